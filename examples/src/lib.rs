@@ -1,0 +1,1 @@
+//! Runnable examples of Latchwork, among them a three-node cluster.

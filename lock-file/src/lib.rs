@@ -1,0 +1,1 @@
+//! File locks for Latchwork: mutual exclusion between the processes of one machine.

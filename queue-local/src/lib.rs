@@ -1,0 +1,1 @@
+//! In-process queue of workflow hints for Latchwork: bounded and fair.

@@ -1,0 +1,1 @@
+//! A table queue on SQLite for Latchwork: batch claims with leases, redelivery and delay.

@@ -1,0 +1,1 @@
+//! What the SQLite crates of Latchwork share: one writer per process, readers, migrations, error classes.

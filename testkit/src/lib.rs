@@ -1,0 +1,1 @@
+//! Conformance suites and test tools for Latchwork providers: locks, queues, stores, virtual clock, faults.

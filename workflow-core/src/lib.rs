@@ -1,0 +1,1 @@
+//! Contracts of Latchwork, durable workflows for Rust: models, provider traits, errors, options and clock.
