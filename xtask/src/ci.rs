@@ -42,11 +42,9 @@ impl Stage {
             Self::Laws => laws::run(),
             Self::Licences => licences(),
             Self::Packaging => packaging::run(),
-            Self::Clippy => {
-                CommandLine::cargo(["clippy", "--workspace", "--all-targets", "--all-features"])
-                    .arguments(["--", "-D", "warnings"])
-                    .run()
-            }
+            Self::Clippy => CommandLine::cargo(["clippy", "--workspace", "--all-targets", "--all-features"])
+                .arguments(["--", "-D", "warnings"])
+                .run(),
             Self::Docs => CommandLine::cargo(["doc", "--workspace", "--all-features", "--no-deps"])
                 .environment("RUSTDOCFLAGS", "-D warnings")
                 .run(),
@@ -57,8 +55,7 @@ impl Stage {
     }
 
     fn name(self) -> String {
-        self.to_possible_value()
-            .map_or_else(String::new, |value| value.get_name().to_owned())
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 }
 
@@ -94,28 +91,14 @@ fn licences() -> Result<()> {
     if !CommandLine::cargo(["deny", "--version"]).succeeds() {
         bail!("cargo-deny is not installed: `cargo install --locked cargo-deny` installs it");
     }
-    CommandLine::cargo([
-        "deny",
-        "--workspace",
-        "check",
-        "bans",
-        "licenses",
-        "sources",
-    ])
-    .run()
+    CommandLine::cargo(["deny", "check", "bans", "licenses", "sources"]).run()
 }
 
 /// A feature that only compiles beside another one, or a crate that only compiles because a neighbour asked for more of a dependency, is
 /// found here.
 fn features() -> Result<()> {
     for package in Metadata::read()?.packages {
-        let alone = CommandLine::cargo([
-            "check",
-            "--quiet",
-            "--package",
-            &package.name,
-            "--no-default-features",
-        ]);
+        let alone = CommandLine::cargo(["check", "--quiet", "--package", &package.name, "--no-default-features"]);
         alone.run()?;
         for feature in package.features.keys() {
             alone.clone().arguments(["--features", feature]).run()?;

@@ -34,18 +34,11 @@ impl CommandLine {
 
     /// Another program, by its path.
     pub(crate) fn program(path: &Path) -> Self {
-        Self {
-            program: path.display().to_string(),
-            arguments: Vec::new(),
-            environment: Vec::new(),
-        }
+        Self { program: path.display().to_string(), arguments: Vec::new(), environment: Vec::new() }
     }
 
     /// Appends arguments.
-    pub(crate) fn arguments<A: Into<String>>(
-        mut self,
-        arguments: impl IntoIterator<Item = A>,
-    ) -> Self {
+    pub(crate) fn arguments<A: Into<String>>(mut self, arguments: impl IntoIterator<Item = A>) -> Self {
         self.arguments.extend(arguments.into_iter().map(Into::into));
         self
     }
@@ -59,21 +52,14 @@ impl CommandLine {
     /// Runs it with its output shown; an error when it fails.
     pub(crate) fn run(&self) -> Result<()> {
         println!("$ {self}");
-        let status = self
-            .command()
-            .status()
-            .with_context(|| format!("cannot start `{self}`"))?;
+        let status = self.command().status().with_context(|| format!("cannot start `{self}`"))?;
         self.check(status)
     }
 
     /// Runs it with its output shown, and ends it when it takes longer than `limit`.
     pub(crate) fn run_within(&self, limit: Duration) -> Result<()> {
         println!("$ {self}");
-        let mut child = self
-            .command()
-            .stdin(Stdio::null())
-            .spawn()
-            .with_context(|| format!("cannot start `{self}`"))?;
+        let mut child = self.command().stdin(Stdio::null()).spawn().with_context(|| format!("cannot start `{self}`"))?;
         let started = Instant::now();
         loop {
             if let Some(status) = child.try_wait()? {
@@ -82,10 +68,7 @@ impl CommandLine {
             if started.elapsed() > limit {
                 child.kill()?;
                 child.wait()?;
-                bail!(
-                    "`{self}` did not end within {} s and was stopped",
-                    limit.as_secs()
-                );
+                bail!("`{self}` did not end within {} s and was stopped", limit.as_secs());
             }
             thread::sleep(LIMIT_POLL);
         }
@@ -93,29 +76,16 @@ impl CommandLine {
 
     /// Runs it and returns what it printed; its errors are shown when it fails.
     pub(crate) fn read(&self) -> Result<String> {
-        let output = self
-            .command()
-            .stderr(Stdio::piped())
-            .output()
-            .with_context(|| format!("cannot start `{self}`"))?;
+        let output = self.command().stderr(Stdio::piped()).output().with_context(|| format!("cannot start `{self}`"))?;
         if !output.status.success() {
-            bail!(
-                "`{self}` failed ({}):\n{}",
-                output.status,
-                String::from_utf8_lossy(&output.stderr).trim_end()
-            );
+            bail!("`{self}` failed ({}):\n{}", output.status, String::from_utf8_lossy(&output.stderr).trim_end());
         }
-        String::from_utf8(output.stdout)
-            .with_context(|| format!("`{self}` printed something that is not UTF-8"))
+        String::from_utf8(output.stdout).with_context(|| format!("`{self}` printed something that is not UTF-8"))
     }
 
     /// Whether it can be started and succeeds; nothing is shown.
     pub(crate) fn succeeds(&self) -> bool {
-        self.command()
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()
-            .is_ok_and(|status| status.success())
+        self.command().stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
     }
 
     fn command(&self) -> Command {
@@ -166,20 +136,13 @@ mod tests {
 
     #[test]
     fn a_command_is_shown_so_that_it_can_be_pasted() {
-        let command = CommandLine::cargo(["doc", "-E", "test(a b)"])
-            .environment("RUSTDOCFLAGS", "-D warnings");
-        assert_eq!(
-            command.to_string(),
-            "RUSTDOCFLAGS='-D warnings' cargo doc -E 'test(a b)'"
-        );
+        let command = CommandLine::cargo(["doc", "-E", "test(a b)"]).environment("RUSTDOCFLAGS", "-D warnings");
+        assert_eq!(command.to_string(), "RUSTDOCFLAGS='-D warnings' cargo doc -E 'test(a b)'");
     }
 
     #[test]
     fn a_failing_command_is_named_in_its_error() {
-        let error = CommandLine::cargo(["no-such-task"])
-            .read()
-            .unwrap_err()
-            .to_string();
+        let error = CommandLine::cargo(["no-such-task"]).read().unwrap_err().to_string();
         assert!(error.starts_with("`cargo no-such-task` failed"), "{error}");
         assert!(!CommandLine::cargo(["no-such-task"]).succeeds());
     }

@@ -36,14 +36,7 @@ pub(crate) fn run() -> Result<()> {
     if examples.iter().any(|example| example.is_main_job) {
         CommandLine::cargo(["build", "--release"]).run()?;
     }
-    CommandLine::cargo([
-        "build",
-        "--workspace",
-        "--all-features",
-        "--bins",
-        "--examples",
-    ])
-    .run()?;
+    CommandLine::cargo(["build", "--workspace", "--all-features", "--bins", "--examples"]).run()?;
     for example in examples {
         let command = if example.is_main_job {
             CommandLine::cargo(["run", "--release", "--"])
@@ -128,34 +121,19 @@ mod tests {
             is_main_job: true,
             arguments: vec![String::from("--limit"), String::from("60")],
         };
-        let locks = Example {
-            name: String::from("locks_alone"),
-            folder: "examples",
-            is_main_job: false,
-            arguments: Vec::new(),
-        };
+        let locks = Example { name: String::from("locks_alone"), folder: "examples", is_main_job: false, arguments: Vec::new() };
         assert_eq!(found, [cluster, locks]);
     }
 
     #[test]
     fn arguments_for_an_unknown_example_are_refused() {
         let error = examples(&package(&json!({ "clutser": [] }))).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains("names clutser, which is no example"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("names clutser, which is no example"), "{error}");
     }
 
     #[test]
     fn arguments_that_are_no_list_are_refused() {
         let error = examples(&package(&json!({ "cluster": 60 }))).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .contains("must map an example's name to a list"),
-            "{error}"
-        );
+        assert!(error.to_string().contains("must map an example's name to a list"), "{error}");
     }
 }

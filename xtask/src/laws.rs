@@ -14,15 +14,7 @@ pub(crate) fn run() -> Result<()> {
     let mut broken = 0;
     for law in rules::ALL {
         let violations = (law.check)(&house);
-        println!(
-            "{} {}",
-            if violations.is_empty() {
-                "kept  "
-            } else {
-                "BROKEN"
-            },
-            law.text
-        );
+        println!("{} {}", if violations.is_empty() { "kept  " } else { "BROKEN" }, law.text);
         for violation in &violations {
             println!("       {violation}");
         }

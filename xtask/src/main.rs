@@ -26,11 +26,7 @@ use crate::command::CommandLine;
 use crate::services::ServiceAction;
 
 #[derive(Debug, Parser)]
-#[command(
-    name = "cargo xtask",
-    about = "The tasks of the Latchwork repository.",
-    version
-)]
+#[command(name = "cargo xtask", about = "The tasks of the Latchwork repository.", version)]
 struct Arguments {
     #[command(subcommand)]
     task: Task,
@@ -58,11 +54,7 @@ enum Task {
     /// Run the benchmark workloads in release.
     Bench {
         /// Passed on to the benchmark command, such as the name of a workload.
-        #[arg(
-            trailing_var_arg = true,
-            allow_hyphen_values = true,
-            value_name = "ARGS"
-        )]
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
         arguments: Vec<String>,
     },
     /// Check who depends on whom, and what each crate says of itself.
@@ -75,9 +67,7 @@ fn main() -> ExitCode {
         Task::Ci { stages } => ci::run(&stages),
         Task::Services { action } => services::run(&action, &services::all()),
         Task::Bench { arguments } => {
-            CommandLine::cargo(["run", "--release", "--package", "latchwork-benches", "--"])
-                .arguments(arguments)
-                .run()
+            CommandLine::cargo(["run", "--release", "--package", "latchwork-benches", "--"]).arguments(arguments).run()
         }
         Task::Laws => laws::run(),
     };

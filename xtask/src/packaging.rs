@@ -11,42 +11,20 @@ const MUST_HOLD: &[&str] = &["LICENSE-APACHE", "LICENSE-MIT", "README.md", "src/
 /// Packs every published crate without sending it anywhere.
 pub(crate) fn run() -> Result<()> {
     let metadata = Metadata::read()?;
-    for package in metadata
-        .packages
-        .iter()
-        .filter(|package| package.is_published())
-    {
-        let listed = CommandLine::cargo([
-            "package",
-            "--list",
-            "--allow-dirty",
-            "--package",
-            &package.name,
-        ])
-        .read()?;
+    for package in metadata.packages.iter().filter(|package| package.is_published()) {
+        let listed = CommandLine::cargo(["package", "--list", "--allow-dirty", "--package", &package.name]).read()?;
         let missing = missing(&listed);
         if !missing.is_empty() {
             bail!("the package {} lacks {}", package.name, missing.join(", "));
         }
     }
     // Compiling what was packed is left out: the other stages compiled the same sources.
-    CommandLine::cargo([
-        "publish",
-        "--workspace",
-        "--dry-run",
-        "--no-verify",
-        "--allow-dirty",
-    ])
-    .run()
+    CommandLine::cargo(["publish", "--workspace", "--dry-run", "--no-verify", "--allow-dirty"]).run()
 }
 
 fn missing(listed: &str) -> Vec<&'static str> {
     let holds = |file: &str| listed.lines().any(|line| line.replace('\\', "/") == file);
-    MUST_HOLD
-        .iter()
-        .copied()
-        .filter(|file| !holds(file))
-        .collect()
+    MUST_HOLD.iter().copied().filter(|file| !holds(file)).collect()
 }
 
 #[cfg(test)]
@@ -55,9 +33,6 @@ mod tests {
 
     #[test]
     fn a_file_that_was_not_packed_is_named() {
-        assert_eq!(
-            missing("Cargo.toml\nLICENSE-MIT\nREADME.md\nsrc\\lib.rs\n"),
-            ["LICENSE-APACHE"]
-        );
+        assert_eq!(missing("Cargo.toml\nLICENSE-MIT\nREADME.md\nsrc\\lib.rs\n"), ["LICENSE-APACHE"]);
     }
 }

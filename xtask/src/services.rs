@@ -45,17 +45,11 @@ pub(crate) fn all() -> Vec<Box<dyn Service>> {
 /// Carries out one action and prints a line for each server.
 pub(crate) fn run(action: &ServiceAction, services: &[Box<dyn Service>]) -> Result<()> {
     if services.is_empty() {
-        println!(
-            "No backend of this version needs a server: there is nothing to start, stop or show."
-        );
+        println!("No backend of this version needs a server: there is nothing to start, stop or show.");
         return Ok(());
     }
     for service in services {
-        println!(
-            "{}: {}",
-            service.name(),
-            carry_out(action, service.as_ref())?
-        );
+        println!("{}: {}", service.name(), carry_out(action, service.as_ref())?);
     }
     Ok(())
 }
@@ -83,29 +77,17 @@ pub(crate) fn for_tests(services: &[Box<dyn Service>]) -> Result<TestServices> {
             continue;
         }
         match service.running()? {
-            Some(value) => found
-                .environment
-                .push((service.variable().to_owned(), value)),
-            None => found.notes.push(format!(
-                "skipped: {} tests ({} is not set)",
-                service.name(),
-                service.variable()
-            )),
+            Some(value) => found.environment.push((service.variable().to_owned(), value)),
+            None => found.notes.push(format!("skipped: {} tests ({} is not set)", service.name(), service.variable())),
         }
     }
     if services.is_empty() {
-        found.notes.push(String::from(
-            "No test of this version needs a network service; none is skipped for want of one.",
-        ));
+        found.notes.push(String::from("No test of this version needs a network service; none is skipped for want of one."));
     }
     for (name, _) in env::vars_os() {
         let name = name.to_string_lossy();
-        if name.starts_with(VARIABLE_PREFIX)
-            && !services.iter().any(|service| service.variable() == name)
-        {
-            found.notes.push(format!(
-                "{name} is set, but no test of this version reads it."
-            ));
+        if name.starts_with(VARIABLE_PREFIX) && !services.iter().any(|service| service.variable() == name) {
+            found.notes.push(format!("{name} is set, but no test of this version reads it."));
         }
     }
     Ok(found)
@@ -155,28 +137,20 @@ mod tests {
     }
 
     fn fake(runs: bool) -> Vec<Box<dyn Service>> {
-        vec![Box::new(Fake {
-            runs: Cell::new(runs),
-        })]
+        vec![Box::new(Fake { runs: Cell::new(runs) })]
     }
 
     #[test]
     fn tests_without_their_server_are_reported_as_skipped() {
         let found = for_tests(&fake(false)).unwrap();
-        assert_eq!(
-            found.notes[0],
-            "skipped: Fake tests (LATCHWORK_TEST_FAKE_OF_XTASK is not set)"
-        );
+        assert_eq!(found.notes[0], "skipped: Fake tests (LATCHWORK_TEST_FAKE_OF_XTASK is not set)");
         assert!(found.environment.is_empty());
     }
 
     #[test]
     fn tests_are_pointed_at_a_server_that_was_started() {
         let found = for_tests(&fake(true)).unwrap();
-        let expected = (
-            String::from("LATCHWORK_TEST_FAKE_OF_XTASK"),
-            String::from("fake://here"),
-        );
+        let expected = (String::from("LATCHWORK_TEST_FAKE_OF_XTASK"), String::from("fake://here"));
         assert_eq!(found.environment, [expected]);
     }
 
@@ -190,19 +164,12 @@ mod tests {
         assert_eq!(status, up);
         carry_out(&ServiceAction::Down, service).unwrap();
         let status = carry_out(&ServiceAction::Status, service).unwrap();
-        assert_eq!(
-            status,
-            "does not run, and LATCHWORK_TEST_FAKE_OF_XTASK is not set"
-        );
+        assert_eq!(status, "does not run, and LATCHWORK_TEST_FAKE_OF_XTASK is not set");
     }
 
     #[test]
     fn without_servers_every_action_succeeds() {
-        for action in [
-            ServiceAction::Up,
-            ServiceAction::Down,
-            ServiceAction::Status,
-        ] {
+        for action in [ServiceAction::Up, ServiceAction::Down, ServiceAction::Status] {
             run(&action, &[]).unwrap();
         }
     }

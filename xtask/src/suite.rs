@@ -15,9 +15,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let choice = Choice::of(arguments);
     let nextest = CommandLine::cargo(["nextest", "--version"]).succeeds();
     if !nextest {
-        println!(
-            "cargo-nextest is not installed; `cargo test` runs the tests, which takes longer."
-        );
+        println!("cargo-nextest is not installed; `cargo test` runs the tests, which takes longer.");
     }
     let libraries = libraries(&Metadata::read()?);
     let commands = commands(&choice, nextest, &libraries);
@@ -25,10 +23,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         println!("skipped: documentation tests (not among what the arguments choose)");
     }
     // Both runs go to their end, so that one look shows all failures.
-    let outcomes: Vec<Result<()>> = commands
-        .into_iter()
-        .map(|command| with(command, &services).run())
-        .collect();
+    let outcomes: Vec<Result<()>> = commands.into_iter().map(|command| with(command, &services).run()).collect();
     outcomes.into_iter().collect()
 }
 
@@ -43,9 +38,7 @@ fn with(mut command: CommandLine, services: &TestServices) -> CommandLine {
 fn libraries(metadata: &Metadata) -> Vec<String> {
     let packages = metadata.packages.iter();
     let libraries = packages.filter(|package| package.has_library());
-    libraries
-        .map(|package: &Package| package.name.clone())
-        .collect()
+    libraries.map(|package: &Package| package.name.clone()).collect()
 }
 
 /// What the caller's arguments choose: packages, which every command understands, and tests, which only the runner does.
@@ -81,26 +74,16 @@ fn on<'a>(command: &[&str], packages: impl IntoIterator<Item = &'a String>) -> C
     if packages.peek().is_none() {
         return command.arguments(["--workspace"]);
     }
-    packages.fold(command, |command, name| {
-        command.arguments(["--package", name])
-    })
+    packages.fold(command, |command, name| command.arguments(["--package", name]))
 }
 
 /// The commands to run, in order. Nextest runs no documentation tests, so these follow it; `cargo test` runs both.
 fn commands(choice: &Choice, nextest: bool, libraries: &[String]) -> Vec<CommandLine> {
-    let runner: &[&str] = if nextest {
-        &["nextest", "run"]
-    } else {
-        &["test"]
-    };
+    let runner: &[&str] = if nextest { &["nextest", "run"] } else { &["test"] };
     let common = ["--all-features", "--no-fail-fast"];
     let tests = on(&[runner, &common].concat(), &choice.packages).arguments(choice.rest.clone());
     let mut commands = vec![tests];
-    let documented: Vec<&String> = choice
-        .packages
-        .iter()
-        .filter(|name| libraries.contains(name))
-        .collect();
+    let documented: Vec<&String> = choice.packages.iter().filter(|name| libraries.contains(name)).collect();
     let some = choice.packages.is_empty() || !documented.is_empty();
     if nextest && choice.rest.is_empty() && some {
         commands.push(on(&[&["test", "--doc"][..], &common].concat(), documented));
@@ -132,10 +115,7 @@ mod tests {
 
     #[test]
     fn without_nextest_cargo_runs_everything() {
-        assert_eq!(
-            lines(&[], false),
-            ["cargo test --all-features --no-fail-fast --workspace"]
-        );
+        assert_eq!(lines(&[], false), ["cargo test --all-features --no-fail-fast --workspace"]);
     }
 
     #[test]
@@ -153,10 +133,7 @@ mod tests {
 
     #[test]
     fn a_package_without_a_library_has_no_documentation_tests() {
-        assert_eq!(
-            lines(&["-p", "xtask"], true),
-            ["cargo nextest run --all-features --no-fail-fast --package xtask"]
-        );
+        assert_eq!(lines(&["-p", "xtask"], true), ["cargo nextest run --all-features --no-fail-fast --package xtask"]);
     }
 
     #[test]
@@ -165,9 +142,6 @@ mod tests {
             lines(&["-p", "latchwork-core", "a guard"], true),
             ["cargo nextest run --all-features --no-fail-fast --package latchwork-core 'a guard'"]
         );
-        assert_eq!(
-            lines(&["burst"], false),
-            ["cargo test --all-features --no-fail-fast --workspace burst"]
-        );
+        assert_eq!(lines(&["burst"], false), ["cargo test --all-features --no-fail-fast --workspace burst"]);
     }
 }

@@ -13,11 +13,8 @@ use crate::command::CommandLine;
 /// The root of the workspace: commands run there, from wherever the task was called.
 pub(crate) fn root() -> PathBuf {
     // Cargo sets the variable for what it runs; the other serves a binary that is called by itself.
-    let manifest = env::var_os("CARGO_MANIFEST_DIR")
-        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-    manifest
-        .parent()
-        .map_or_else(|| manifest.clone(), Path::to_path_buf)
+    let manifest = env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    manifest.parent().map_or_else(|| manifest.clone(), Path::to_path_buf)
 }
 
 /// The answer of `cargo metadata` for the workspace's own packages.
@@ -69,8 +66,7 @@ pub(crate) struct Target {
 impl Metadata {
     /// Asks cargo; the packages are those of the workspace only.
     pub(crate) fn read() -> Result<Self> {
-        let answer =
-            CommandLine::cargo(["metadata", "--format-version", "1", "--no-deps"]).read()?;
+        let answer = CommandLine::cargo(["metadata", "--format-version", "1", "--no-deps"]).read()?;
         serde_json::from_str(&answer).context("cannot read the answer of `cargo metadata`")
     }
 
@@ -91,17 +87,13 @@ impl Metadata {
 impl Package {
     /// Whether it goes to a registry.
     pub(crate) fn is_published(&self) -> bool {
-        self.publish
-            .as_ref()
-            .is_none_or(|registries| !registries.is_empty())
+        self.publish.as_ref().is_none_or(|registries| !registries.is_empty())
     }
 
     /// Whether it has a library, and so documentation tests.
     pub(crate) fn has_library(&self) -> bool {
         let is_library = |kind: &String| kind == "lib" || kind == "proc-macro";
-        self.targets
-            .iter()
-            .any(|target| target.kind.iter().any(is_library))
+        self.targets.iter().any(|target| target.kind.iter().any(is_library))
     }
 
     /// The folder that holds its manifest.

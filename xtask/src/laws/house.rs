@@ -93,12 +93,7 @@ impl Role {
             "examples" => Self::Examples,
             "benches" => Self::Benches,
             "xtask" => Self::Tool,
-            _ if ["lock-", "queue-", "persistence-"]
-                .iter()
-                .any(|role| folder.starts_with(role)) =>
-            {
-                Self::Provider
-            }
+            _ if ["lock-", "queue-", "persistence-"].iter().any(|role| folder.starts_with(role)) => Self::Provider,
             _ if folder.ends_with("-client") => Self::Client,
             _ => return None,
         })
@@ -113,10 +108,7 @@ impl Role {
             Self::Provider => matches!(other, Self::Core | Self::Client | Self::Tls),
             Self::Client => matches!(other, Self::Core | Self::Tls),
             Self::Testkit => matches!(other, Self::Core | Self::Engine),
-            Self::Facade => !matches!(
-                other,
-                Self::Facade | Self::Examples | Self::Benches | Self::Tool
-            ),
+            Self::Facade => !matches!(other, Self::Facade | Self::Examples | Self::Benches | Self::Tool),
             Self::Examples | Self::Benches => matches!(other, Self::Facade | Self::Testkit),
         }
     }
@@ -140,16 +132,12 @@ impl House {
 
     /// The packages of one role.
     pub(crate) fn of_role(&self, role: Role) -> impl Iterator<Item = &Package> {
-        self.packages
-            .iter()
-            .filter(move |package| package.role() == Some(role))
+        self.packages.iter().filter(move |package| package.role() == Some(role))
     }
 
     /// The packages of a tree that belong to a backend of the house.
     pub(crate) fn backends_in<'a>(&'a self, tree: &'a Tree) -> impl Iterator<Item = &'a Package> {
-        tree.iter()
-            .filter_map(|name| self.package(name))
-            .filter(|package| package.role().is_some_and(Role::is_backend))
+        tree.iter().filter_map(|name| self.package(name)).filter(|package| package.role().is_some_and(Role::is_backend))
     }
 }
 

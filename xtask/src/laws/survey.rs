@@ -11,15 +11,8 @@ use crate::workspace::{self, Metadata};
 /// The house as it stands.
 pub(crate) fn house() -> Result<House> {
     let metadata = Metadata::read()?;
-    let packages = metadata
-        .packages
-        .iter()
-        .map(|package| package_of(package, metadata.folder(package)))
-        .collect();
-    let mut house = House {
-        packages,
-        trees: Trees::default(),
-    };
+    let packages = metadata.packages.iter().map(|package| package_of(package, metadata.folder(package))).collect();
+    let mut house = House { packages, trees: Trees::default() };
     house.trees = trees(&house)?;
     Ok(house)
 }
@@ -65,17 +58,9 @@ fn trees(house: &House) -> Result<Trees> {
         ..Trees::default()
     };
     for provider in house.of_role(Role::Provider) {
-        trees
-            .provider
-            .insert(provider.folder.clone(), tree(&provider.name, &[])?);
-        if house
-            .package("latchwork")
-            .is_some_and(|facade| facade.features.contains_key(&provider.folder))
-        {
-            let with = tree(
-                "latchwork",
-                &["--no-default-features", "--features", &provider.folder],
-            )?;
+        trees.provider.insert(provider.folder.clone(), tree(&provider.name, &[])?);
+        if house.package("latchwork").is_some_and(|facade| facade.features.contains_key(&provider.folder)) {
+            let with = tree("latchwork", &["--no-default-features", "--features", &provider.folder])?;
             trees.facade_with.insert(provider.folder.clone(), with);
         }
     }
@@ -84,21 +69,9 @@ fn trees(house: &House) -> Result<Trees> {
 
 /// The names in the normal tree of a package, on every platform.
 fn tree(package: &str, features: &[&str]) -> Result<Tree> {
-    let printed = CommandLine::cargo([
-        "tree",
-        "--package",
-        package,
-        "--edges",
-        "normal",
-        "--target",
-        "all",
-    ])
-    .arguments(["--prefix", "none", "--format", "{p}"])
-    .arguments(features.iter().copied())
-    .read()?;
-    Ok(printed
-        .lines()
-        .filter_map(|line| line.split_whitespace().next())
-        .map(str::to_owned)
-        .collect())
+    let printed = CommandLine::cargo(["tree", "--package", package, "--edges", "normal", "--target", "all"])
+        .arguments(["--prefix", "none", "--format", "{p}"])
+        .arguments(features.iter().copied())
+        .read()?;
+    Ok(printed.lines().filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect())
 }
