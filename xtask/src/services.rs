@@ -27,8 +27,8 @@ pub(crate) trait Service {
     /// The environment variable that names one which runs already, such as `LATCHWORK_TEST_SQLSERVER`.
     fn variable(&self) -> &str;
 
-    /// Starts it, when this machine can, and returns the value for its variable.
-    fn up(&self) -> Result<String>;
+    /// Starts it unless it runs, and returns the value for its variable; `None` when this machine cannot run it.
+    fn up(&self) -> Result<Option<String>>;
 
     /// Stops what [`Service::up`] started; one that does not run is no error.
     fn down(&self) -> Result<()>;
@@ -55,61 +55,83 @@ pub(crate) fn run(action: &ServiceAction, services: &[Box<dyn Service>]) -> Resu
 }
 
 fn carry_out(action: &ServiceAction, service: &dyn Service) -> Result<String> {
-    Ok(match action {
-        ServiceAction::Up => format!("runs, {}={}", service.variable(), service.up()?),
+    let variable = service.variable();
+    if let Ok(named) = env::var(variable) {
+        return Ok(format!("{variable} names {named}"));
+    }
+    let value = match action {
+        ServiceAction::Up => service.up()?,
+        ServiceAction::Status => service.running()?,
         ServiceAction::Down => {
             service.down()?;
-            String::from("stopped")
+            None
         }
-        ServiceAction::Status => match (env::var(service.variable()), service.running()?) {
-            (Ok(named), _) => format!("{} names {named}", service.variable()),
-            (Err(_), Some(started)) => format!("runs, {}={started}", service.variable()),
-            (Err(_), None) => format!("does not run, and {} is not set", service.variable()),
-        },
+    };
+    Ok(match value {
+        Some(value) => format!("runs, {variable}={value}"),
+        None => format!("does not run, and {variable} is not set"),
     })
 }
 
-/// The environment for the tests, and a line for whatever they will not be run against.
-pub(crate) fn for_tests(services: &[Box<dyn Service>]) -> Result<TestServices> {
-    let mut found = TestServices::default();
-    for service in services {
-        if env::var_os(service.variable()).is_some() {
-            continue;
-        }
-        match service.running()? {
-            Some(value) => found.environment.push((service.variable().to_owned(), value)),
-            None => found.notes.push(format!("skipped: {} tests ({} is not set)", service.name(), service.variable())),
-        }
-    }
-    if services.is_empty() {
-        found.notes.push(String::from("No test of this version needs a network service; none is skipped for want of one."));
-    }
-    for (name, _) in env::vars_os() {
-        let name = name.to_string_lossy();
-        if name.starts_with(VARIABLE_PREFIX) && !services.iter().any(|service| service.variable() == name) {
-            found.notes.push(format!("{name} is set, but no test of this version reads it."));
-        }
-    }
-    Ok(found)
-}
-
-/// What the tests are told of the servers, and what the reader is.
-#[derive(Debug, Default)]
-pub(crate) struct TestServices {
+/// The servers that one run of the tests uses.
+pub(crate) struct TestServices<'a> {
     /// Variables to set for the tests.
     pub(crate) environment: Vec<(String, String)>,
-    /// Lines to print before them.
+    /// Lines to print before them: what is skipped, and why.
     pub(crate) notes: Vec<String>,
+    started: Vec<&'a dyn Service>,
+}
+
+impl<'a> TestServices<'a> {
+    /// Takes the servers that environment variables name, and starts the others where this machine can.
+    pub(crate) fn up(services: &'a [Box<dyn Service>]) -> Result<Self> {
+        let mut found = Self { environment: Vec::new(), notes: Vec::new(), started: Vec::new() };
+        for service in services {
+            let (name, variable) = (service.name(), service.variable());
+            if env::var_os(variable).is_some() {
+                continue;
+            }
+            let ran = service.running()?.is_some();
+            match service.up()? {
+                Some(value) => {
+                    found.environment.push((variable.to_owned(), value));
+                    if !ran {
+                        found.started.push(service.as_ref());
+                    }
+                }
+                None => found.notes.push(format!("skipped: {name} tests ({variable} is not set)")),
+            }
+        }
+        if services.is_empty() {
+            found.notes.push(String::from("No test of this version needs a network service; none is skipped for want of one."));
+        }
+        for (name, _) in env::vars_os() {
+            let name = name.to_string_lossy();
+            if name.starts_with(VARIABLE_PREFIX) && !services.iter().any(|service| service.variable() == name) {
+                found.notes.push(format!("{name} is set, but no test of this version reads it."));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Stops what [`TestServices::up`] started; what ran before goes on.
+    pub(crate) fn down(&self) -> Result<()> {
+        self.started.iter().try_for_each(|service| service.down())
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::rc::Rc;
 
     use super::*;
 
+    const VARIABLE: &str = "LATCHWORK_TEST_FAKE_OF_XTASK";
+
     struct Fake {
-        runs: Cell<bool>,
+        runs: Rc<Cell<bool>>,
+        installed: bool,
     }
 
     impl Service for Fake {
@@ -118,12 +140,12 @@ mod tests {
         }
 
         fn variable(&self) -> &str {
-            "LATCHWORK_TEST_FAKE_OF_XTASK"
+            VARIABLE
         }
 
-        fn up(&self) -> Result<String> {
-            self.runs.set(true);
-            Ok(String::from("fake://here"))
+        fn up(&self) -> Result<Option<String>> {
+            self.runs.set(self.installed);
+            self.running()
         }
 
         fn down(&self) -> Result<()> {
@@ -136,35 +158,48 @@ mod tests {
         }
     }
 
-    fn fake(runs: bool) -> Vec<Box<dyn Service>> {
-        vec![Box::new(Fake { runs: Cell::new(runs) })]
+    fn fake(runs: bool, installed: bool) -> (Rc<Cell<bool>>, Vec<Box<dyn Service>>) {
+        let runs = Rc::new(Cell::new(runs));
+        (runs.clone(), vec![Box::new(Fake { runs, installed })])
     }
 
     #[test]
-    fn tests_without_their_server_are_reported_as_skipped() {
-        let found = for_tests(&fake(false)).unwrap();
+    fn tests_whose_server_cannot_be_had_are_reported_as_skipped() {
+        let (_, services) = fake(false, false);
+        let found = TestServices::up(&services).unwrap();
         assert_eq!(found.notes[0], "skipped: Fake tests (LATCHWORK_TEST_FAKE_OF_XTASK is not set)");
         assert!(found.environment.is_empty());
     }
 
     #[test]
-    fn tests_are_pointed_at_a_server_that_was_started() {
-        let found = for_tests(&fake(true)).unwrap();
-        let expected = (String::from("LATCHWORK_TEST_FAKE_OF_XTASK"), String::from("fake://here"));
-        assert_eq!(found.environment, [expected]);
+    fn a_server_that_the_tests_started_is_stopped_after_them() {
+        let (runs, services) = fake(false, true);
+        let found = TestServices::up(&services).unwrap();
+        assert_eq!(found.environment, [(String::from(VARIABLE), String::from("fake://here"))]);
+        assert!(runs.get());
+        found.down().unwrap();
+        assert!(!runs.get());
     }
 
     #[test]
-    fn up_starts_and_down_stops() {
-        let services = fake(false);
+    fn a_server_that_ran_before_the_tests_goes_on() {
+        let (runs, services) = fake(true, true);
+        let found = TestServices::up(&services).unwrap();
+        assert_eq!(found.environment.len(), 1);
+        found.down().unwrap();
+        assert!(runs.get());
+    }
+
+    #[test]
+    fn up_starts_status_shows_and_down_stops() {
+        let (_, services) = fake(false, true);
         let service = services[0].as_ref();
+        let stopped = "does not run, and LATCHWORK_TEST_FAKE_OF_XTASK is not set";
+        assert_eq!(carry_out(&ServiceAction::Status, service).unwrap(), stopped);
         let up = carry_out(&ServiceAction::Up, service).unwrap();
         assert_eq!(up, "runs, LATCHWORK_TEST_FAKE_OF_XTASK=fake://here");
-        let status = carry_out(&ServiceAction::Status, service).unwrap();
-        assert_eq!(status, up);
-        carry_out(&ServiceAction::Down, service).unwrap();
-        let status = carry_out(&ServiceAction::Status, service).unwrap();
-        assert_eq!(status, "does not run, and LATCHWORK_TEST_FAKE_OF_XTASK is not set");
+        assert_eq!(carry_out(&ServiceAction::Status, service).unwrap(), up);
+        assert_eq!(carry_out(&ServiceAction::Down, service).unwrap(), stopped);
     }
 
     #[test]

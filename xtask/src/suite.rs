@@ -8,7 +8,8 @@ use crate::workspace::{Metadata, Package};
 
 /// Runs the tests; `arguments` choose among them.
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
-    let services = services::for_tests(&services::all())?;
+    let all = services::all();
+    let services = TestServices::up(&all)?;
     for note in &services.notes {
         println!("{note}");
     }
@@ -23,11 +24,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
         println!("skipped: documentation tests (not among what the arguments choose)");
     }
     // Both runs go to their end, so that one look shows all failures.
-    let outcomes: Vec<Result<()>> = commands.into_iter().map(|command| with(command, &services).run()).collect();
+    let mut outcomes: Vec<Result<()>> = commands.into_iter().map(|command| with(command, &services).run()).collect();
+    outcomes.push(services.down());
     outcomes.into_iter().collect()
 }
 
-fn with(mut command: CommandLine, services: &TestServices) -> CommandLine {
+fn with(mut command: CommandLine, services: &TestServices<'_>) -> CommandLine {
     for (name, value) in &services.environment {
         command = command.environment(name, value);
     }
