@@ -1,1 +1,9 @@
-//! Conformance suites and test tools for Latchwork providers: locks, queues, stores, virtual clock, faults.
+#![doc = include_str!("../README.md")]
+
+pub mod clock;
+#[cfg(feature = "lock")]
+pub mod lock;
+#[cfg(feature = "queue")]
+pub mod queue;
+#[cfg(feature = "store")]
+pub mod store;
