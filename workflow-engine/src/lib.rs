@@ -1,1 +1,17 @@
-//! The engine of Latchwork, durable workflows for Rust: builder, executor, host, consumers and poller.
+#![doc = include_str!("../README.md")]
+
+mod body;
+pub mod builder;
+mod data;
+mod definition;
+mod error;
+mod policy;
+mod services;
+
+pub use body::{ExecutionResult, StepBody, StepContext, StepFn};
+pub use builder::*;
+pub use data::{AnyData, Each, Scope, WorkflowData};
+pub use definition::Definition;
+pub use error::{StepError, StepResult};
+pub use policy::{Durability, GivingUp, Retry};
+pub use services::{ServiceMissing, Services};

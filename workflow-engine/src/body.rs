@@ -1,0 +1,273 @@
+//! Step bodies: what users implement, what they are given, and what they answer.
+
+use crate::{
+    data::Scope,
+    error::{StepError, StepResult},
+    services::{ServiceMissing, Services},
+};
+use chrono::{DateTime, Utc};
+use latchwork_core::store::{ActivityOutcome, InstanceId};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use std::{sync::Arc, time::Duration};
+use tokio_util::sync::CancellationToken;
+
+/// A step of a workflow. A fresh one is made for each run; its fields are set by inputs and read by outputs.
+///
+/// ```
+/// use latchwork_engine::{ExecutionResult, StepBody, StepContext, StepResult};
+///
+/// #[derive(Default)]
+/// struct Greet { name: String, greeting: String }
+///
+/// impl StepBody for Greet {
+///     async fn run(&mut self, _cx: &StepContext) -> StepResult {
+///         self.greeting = format!("hello, {}", self.name);
+///         Ok(ExecutionResult::next())
+///     }
+/// }
+/// ```
+///
+/// A body may run again when its completion was not committed: after a crash, a lost lock, a cancellation at stop. Make its effects
+/// repeatable with [`StepContext::idempotency_key`]. A body that blocks its thread belongs into `tokio::task::spawn_blocking`.
+#[doc(alias = "IStepBody")]
+#[doc(alias = "StepBodyAsync")]
+#[diagnostic::on_unimplemented(message = "`{Self}` is not a step: implement `StepBody` for it")]
+pub trait StepBody: Send + 'static {
+    /// Does the step's work.
+    fn run(&mut self, cx: &StepContext) -> impl Future<Output = StepResult> + Send;
+}
+
+/// What a body answers, beside errors.
+#[doc(alias = "ExecutionResult")]
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ExecutionResult {
+    /// Done; go on.
+    Next,
+    /// Done, with a value that decides the branch to take.
+    Outcome(Value),
+    /// Not done: keep this state, and run again at once.
+    Persist(Value),
+    /// Not done: keep this state, and run again after this time.
+    Sleep {
+        /// How long.
+        span: Duration,
+        /// What [`StepContext::state`] gives in the next run.
+        state: Option<Value>,
+    },
+    /// Run the step's branch once for each value, then go on.
+    Branch(Vec<Value>),
+    /// Not done: wait for an event, and run again with [`StepContext::event`].
+    WaitForEvent {
+        /// The event's name.
+        name: String,
+        /// The event's key.
+        key: String,
+        /// Events before this time do not count; default is the instance's creation.
+        as_of: Option<DateTime<Utc>>,
+        /// What [`StepContext::state`] gives in the next run.
+        state: Option<Value>,
+    },
+    /// Not done: wait for an external worker, and run again with [`StepContext::activity`].
+    WaitForActivity {
+        /// The activity's name, by which workers ask for it.
+        name: String,
+        /// What the worker is given.
+        parameters: Value,
+        /// What [`StepContext::state`] gives in the next run.
+        state: Option<Value>,
+    },
+}
+
+impl ExecutionResult {
+    /// Done; go on.
+    #[must_use]
+    pub fn next() -> Self {
+        Self::Next
+    }
+
+    /// Done, with a value that decides the branch to take; see [`StepBuilder::outcome`](crate::StepBuilder::outcome).
+    ///
+    /// # Errors
+    /// When the value cannot be written as JSON.
+    pub fn outcome(value: impl Serialize) -> StepResult {
+        Ok(Self::Outcome(serde_json::to_value(value)?))
+    }
+
+    /// Not done: keep this state, and run again at once.
+    ///
+    /// # Errors
+    /// When the state cannot be written as JSON.
+    pub fn persist(state: impl Serialize) -> StepResult {
+        Ok(Self::Persist(serde_json::to_value(state)?))
+    }
+
+    /// Not done: run again after `span`.
+    #[must_use]
+    pub fn sleep(span: Duration) -> Self {
+        Self::Sleep { span, state: None }
+    }
+
+    /// Run the step's branch once for each value, then go on; see [`StepBuilder::branches`](crate::StepBuilder::branches).
+    ///
+    /// # Errors
+    /// When a value cannot be written as JSON.
+    pub fn branch<T: Serialize>(values: impl IntoIterator<Item = T>) -> StepResult {
+        Ok(Self::Branch(values.into_iter().map(serde_json::to_value).collect::<Result<_, _>>()?))
+    }
+
+    /// Not done: wait for the event, and run again with it.
+    #[must_use]
+    pub fn wait_for_event(name: impl Into<String>, key: impl Into<String>) -> Self {
+        Self::WaitForEvent { name: name.into(), key: key.into(), as_of: None, state: None }
+    }
+
+    /// Not done: wait for an external worker, and run again with its result.
+    ///
+    /// # Errors
+    /// When the parameters cannot be written as JSON.
+    pub fn wait_for_activity(name: impl Into<String>, parameters: impl Serialize) -> StepResult {
+        Ok(Self::WaitForActivity { name: name.into(), parameters: serde_json::to_value(parameters)?, state: None })
+    }
+
+    /// With state to keep until the next run. No effect on results that end the step.
+    ///
+    /// # Errors
+    /// When the state cannot be written as JSON.
+    pub fn with_state(mut self, kept: impl Serialize) -> StepResult {
+        if let Self::Sleep { state, .. } | Self::WaitForEvent { state, .. } | Self::WaitForActivity { state, .. } = &mut self {
+            *state = Some(serde_json::to_value(kept)?);
+        }
+        Ok(self)
+    }
+
+    /// Waiting for events from this time on, instead of the instance's creation. No effect on other results.
+    #[must_use]
+    pub fn as_of(mut self, time: DateTime<Utc>) -> Self {
+        if let Self::WaitForEvent { as_of, .. } = &mut self {
+            *as_of = Some(time);
+        }
+        self
+    }
+}
+
+/// What a body is given.
+#[doc(alias = "IStepExecutionContext")]
+#[derive(Clone, Debug)]
+pub struct StepContext {
+    pub(crate) services: Arc<Services>,
+    pub(crate) instance: InstanceId,
+    pub(crate) step: Arc<str>,
+    pub(crate) key: Arc<str>,
+    pub(crate) attempt: u32,
+    pub(crate) fencing: Option<u64>,
+    pub(crate) cancellation: CancellationToken,
+    pub(crate) kept: Kept,
+}
+
+/// What a pointer keeps for the next run of its body.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Kept {
+    pub(crate) state: Option<Arc<Value>>,
+    pub(crate) event: Option<Arc<Value>>,
+    pub(crate) activity: Option<Arc<ActivityOutcome>>,
+}
+
+impl StepContext {
+    /// The service of this type.
+    ///
+    /// # Errors
+    /// [`ServiceMissing`]. Steps that declare what they [need](crate::StepBuilder::needs) have it found when the host starts.
+    pub fn service<T: Send + Sync + 'static>(&self) -> Result<&T, ServiceMissing> {
+        self.services.get()
+    }
+
+    /// The same in each run of this piece of work, and of no other: over retries, crashes and nodes; different for each round of a
+    /// loop and each item of a for-each. Hand it to services that can tell a repeated request.
+    #[must_use]
+    pub fn idempotency_key(&self) -> &str {
+        &self.key
+    }
+
+    /// The instance.
+    #[must_use]
+    pub fn instance(&self) -> &InstanceId {
+        &self.instance
+    }
+
+    /// The step's name.
+    #[must_use]
+    pub fn step(&self) -> &str {
+        &self.step
+    }
+
+    /// Which try this is, from 1. A run that was cut off by a crash is not counted.
+    #[must_use]
+    pub fn attempt(&self) -> u32 {
+        self.attempt
+    }
+
+    /// The fencing token of the instance's lock, where the lock service has one.
+    #[must_use]
+    pub fn fencing_token(&self) -> Option<u64> {
+        self.fencing
+    }
+
+    /// Cancelled when the body should end early: the lock was lost, the instance was terminated, or the host stops and the grace
+    /// period is over. The body's future is dropped a little later.
+    #[must_use]
+    pub fn cancellation(&self) -> &CancellationToken {
+        &self.cancellation
+    }
+
+    /// What an earlier run of this body kept; `None` in the first.
+    ///
+    /// # Errors
+    /// When it cannot be read as a `T`.
+    pub fn state<T: DeserializeOwned>(&self) -> StepResult<Option<T>> {
+        self.kept.state.as_deref().map(read).transpose()
+    }
+
+    /// The data of the event that this body waited for; `None` before it waited.
+    ///
+    /// # Errors
+    /// When it cannot be read as a `T`.
+    pub fn event<T: DeserializeOwned>(&self) -> StepResult<Option<T>> {
+        self.kept.event.as_deref().map(read).transpose()
+    }
+
+    /// The result of the activity that this body waited for; `None` before it waited.
+    #[must_use]
+    pub fn activity(&self) -> Option<&ActivityOutcome> {
+        self.kept.activity.as_deref()
+    }
+}
+
+fn read<T: DeserializeOwned>(value: &Value) -> StepResult<T> {
+    T::deserialize(value).map_err(StepError::permanent)
+}
+
+/// An asynchronous closure or function as a step: `async |data, cx| Ok(call(data).await?)`. Implemented for all that fit.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a step: its future must be `Send`",
+    note = "write `async |data, cx| Ok(call(data).await?)`; captured values must be `Clone`"
+)]
+pub trait StepFn<'a, S: Scope, R> {
+    /// The future of a run.
+    type Future: Future<Output = StepResult<R>> + Send + 'a;
+    #[doc(hidden)]
+    fn call(self, view: S::View<'a>, cx: &'a StepContext) -> Self::Future;
+}
+
+impl<'a, S: Scope, R, F, Fut> StepFn<'a, S, R> for F
+where
+    F: FnOnce(S::View<'a>, &'a StepContext) -> Fut,
+    Fut: Future<Output = StepResult<R>> + Send + 'a,
+{
+    type Future = Fut;
+
+    fn call(self, view: S::View<'a>, cx: &'a StepContext) -> Fut {
+        self(view, cx)
+    }
+}
