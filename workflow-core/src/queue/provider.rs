@@ -88,13 +88,25 @@ pub struct QueueDepth {
     pub in_hand: u64,
     /// Age of the oldest waiting hint that is not delayed, where the backend tells.
     pub oldest: Option<Duration>,
+    /// Hints this queue dropped so far because it was full. When the number has grown, a poll makes up for it (I5).
+    pub dropped: u64,
+    /// The most hints it keeps, where it has a bound.
+    pub capacity: Option<u64>,
 }
 
 impl QueueDepth {
     /// A depth.
     #[must_use]
     pub fn new(waiting: u64, in_hand: u64, oldest: Option<Duration>) -> Self {
-        Self { waiting, in_hand, oldest }
+        Self { waiting, in_hand, oldest, dropped: 0, capacity: None }
+    }
+
+    /// With a bound, and the hints dropped because of it.
+    #[must_use]
+    pub fn with_bound(mut self, capacity: u64, dropped: u64) -> Self {
+        self.capacity = Some(capacity);
+        self.dropped = dropped;
+        self
     }
 }
 
@@ -105,7 +117,8 @@ impl QueueDepth {
 /// * A hint whose consumer died, or dropped it unsettled, comes again within the capability's time, to any consumer of the scope.
 /// * A settled delivery never settles another delivery of the same hint.
 /// * Duplicates are allowed; a hint that is queued already, and not in hand, need not be queued twice.
-/// * A hint that arrives while its like is in hand is kept, and comes after the settlement.
+/// * A hint that arrives while its like is in hand is kept, and comes after the settlement, whatever that is and whatever its delay.
+/// * A hint that arrives while its like is delayed comes at once: it may tell of other work than the delayed one.
 /// * No limit on deliveries, no dead letters: poison belongs to the instance, not to the hint.
 /// * Memory is bounded: a full process-local queue drops hints, which the poller makes up for.
 #[doc(alias = "IQueueProvider")]
