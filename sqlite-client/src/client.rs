@@ -10,7 +10,7 @@ use sqlx::pool::PoolConnection;
 use sqlx::sqlite::SqlitePoolOptions;
 use sqlx::{Connection, Sqlite, SqliteConnection, SqlitePool};
 
-use crate::claim::Claim;
+use crate::claim::{Claims, SqliteClaim};
 use crate::transaction::{Spare, SqliteTransaction};
 use crate::turn::Turn;
 use crate::writer::{Lane, WriteBatch, Writer, WriterStats};
@@ -35,7 +35,7 @@ pub(crate) struct Inner {
     writer: Writer,
     readers: SqlitePool,
     spare: Mutex<Vec<Spare>>,
-    claim: tokio::sync::Mutex<Claim>,
+    claims: Arc<Claims>,
 }
 
 /// Transaction connections that are kept for the next transaction.
@@ -77,8 +77,8 @@ impl SqliteClient {
             .max_lifetime(None)
             .acquire_timeout(options.busy_timeout().max(Duration::from_secs(1)))
             .connect_lazy_with(connection::reading(&canonical, options.busy_timeout()));
-        let inner =
-            Arc::new(Inner { options, writer, readers, spare: Mutex::default(), claim: tokio::sync::Mutex::new(Claim::none()) });
+        let claims = Arc::new(Claims::new(&canonical));
+        let inner = Arc::new(Inner { options, writer, readers, spare: Mutex::default(), claims });
         let mut files = open_files();
         let files = files.get_or_insert_default();
         files.retain(|_, inner| inner.strong_count() > 0);
@@ -158,35 +158,28 @@ impl SqliteClient {
         SqliteTransaction::begin(spare, Arc::downgrade(&self.inner), self.inner.options.busy_timeout()).await
     }
 
-    /// Claims the file for this process alone, for as long as the client is open. Claiming it again is no mistake.
+    /// Keeps other processes from claiming the file, until the claim is dropped. `node` is told to those who are refused,
+    /// beside the process id. Another claim of this process is granted too.
     ///
     /// # Errors
-    /// [`SqliteErrorKind::Claimed`], naming the holder, when another process uses or has claimed it.
-    pub async fn claim_exclusive(&self) -> Result<(), SqliteError> {
-        self.claim(true).await
+    /// [`SqliteErrorKind::Claimed`], naming the holder, when another process has claimed it, alone or together with others.
+    pub async fn claim_exclusive(&self, node: &str) -> Result<SqliteClaim, SqliteError> {
+        self.claim(node, true).await
     }
 
-    /// Notes that this process uses the file together with others: while it does, no process can claim it alone.
+    /// Notes that this process uses the file together with others: until the claim is dropped, no other process can claim it
+    /// alone.
     ///
     /// # Errors
     /// [`SqliteErrorKind::Claimed`], naming the holder, when another process has claimed it alone.
-    pub async fn claim_shared(&self) -> Result<(), SqliteError> {
-        self.claim(false).await
+    pub async fn claim_shared(&self, node: &str) -> Result<SqliteClaim, SqliteError> {
+        self.claim(node, false).await
     }
 
-    async fn claim(&self, exclusive: bool) -> Result<(), SqliteError> {
-        // Held across the work: two claims of one process must not undo each other.
-        let mut held = self.inner.claim.lock().await;
-        let claim = std::mem::replace(&mut *held, Claim::none());
-        let path = self.path().to_owned();
-        let node = self.options().node().map(str::to_owned);
-        let (claim, result) = blocking(&path, {
-            let path = path.clone();
-            move || Ok(claim.strengthen(&path, node.as_deref(), exclusive))
-        })
-        .await?;
-        *held = claim;
-        result
+    async fn claim(&self, node: &str, exclusive: bool) -> Result<SqliteClaim, SqliteError> {
+        let claims = Arc::clone(&self.inner.claims);
+        let node = node.to_owned();
+        blocking(self.path(), move || claims.take(&node, exclusive)).await
     }
 
     /// What the writer has done so far.

@@ -7,6 +7,7 @@
 //! | [`SqliteOptions`] | path, busy time-out, readers |
 //! | [`Lane`], [`WriteBatch`] | typed queues whose items are written together |
 //! | [`SqliteTransaction`] | a transaction of its own, for writes that share no group |
+//! | [`SqliteClaim`] | keeps other processes out of a file |
 //! | [`MigrationSet`], [`SchemaMode`] | versioned schemas |
 //! | [`SqliteError`] | what can go wrong, sorted by what to do |
 
@@ -23,6 +24,7 @@ mod writer;
 
 pub use sqlx;
 
+pub use claim::SqliteClaim;
 pub use client::{Reader, SqliteClient};
 pub use error::{Outcome, SqliteError, SqliteErrorKind};
 pub use migration::{Migration, MigrationSet, SchemaMode};

@@ -24,13 +24,12 @@ pub struct SqliteOptions {
     create_if_missing: bool,
     busy_timeout: Duration,
     readers: u32,
-    node: Option<String>,
 }
 
 impl SqliteOptions {
     /// Options for the file at `path`: created when missing, 30 s busy time-out, 4 readers.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), create_if_missing: true, busy_timeout: Duration::from_secs(30), readers: 4, node: None }
+        Self { path: path.into(), create_if_missing: true, busy_timeout: Duration::from_secs(30), readers: 4 }
     }
 
     /// Options from a path or from a URL: `orders.db`, `sqlite:orders.db`, `sqlite:///data/orders.db`, each with an
@@ -87,13 +86,6 @@ impl SqliteOptions {
         self
     }
 
-    /// The node's name that a refused process is told, beside the process id.
-    #[must_use]
-    pub fn with_node(mut self, node: impl Into<String>) -> Self {
-        self.node = Some(node.into());
-        self
-    }
-
     pub(crate) fn at(mut self, path: PathBuf) -> Self {
         self.path = path;
         self
@@ -117,11 +109,6 @@ impl SqliteOptions {
     /// How many connections serve reads.
     pub fn readers(&self) -> u32 {
         self.readers
-    }
-
-    /// The node's name, if one was given.
-    pub fn node(&self) -> Option<&str> {
-        self.node.as_deref()
     }
 }
 
