@@ -1,1 +1,14 @@
-//! In-memory store for Latchwork: tests, demonstrations and workflows that need not survive the process.
+#![doc = include_str!("../README.md")]
+
+mod activity;
+mod channel;
+mod content;
+mod instance;
+mod options;
+mod provider;
+mod query;
+mod shard;
+mod small_map;
+
+pub use options::UseMemoryPersistence;
+pub use provider::MemoryStore;
