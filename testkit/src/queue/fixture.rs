@@ -1,0 +1,56 @@
+use async_trait::async_trait;
+use latchwork_core::{BoxError, queue::QueueProvider};
+use std::time::Duration;
+
+/// What the suite needs to know of a provider: how to reach one service from several nodes, and how to kill one of them.
+///
+/// A fixture stands for one service whose queue is empty, for example a fresh file, schema or virtual host. Its nodes all
+/// reach that service, as the nodes of a cluster do, each through a connection of its own. Where the provider has a lease,
+/// set a short one (some hundred milliseconds): several cases wait until it runs out.
+#[async_trait]
+pub trait QueueFixture: Send + Sync + 'static {
+    /// The provider.
+    type Queue: QueueProvider;
+
+    /// One more node of the service.
+    ///
+    /// # Errors
+    /// What keeps it from connecting; the case fails with it.
+    async fn node(&self) -> Result<Self::Queue, BoxError>;
+
+    /// A node of the same service in another namespace, `None` (the default) where there is no such thing.
+    ///
+    /// # Errors
+    /// What keeps it from connecting; the case fails with it.
+    async fn node_elsewhere(&self) -> Result<Option<Self::Queue>, BoxError> {
+        Ok(None)
+    }
+
+    /// Ends a node as the death of its process does: nothing that it has in hand is settled or given back, no lease is
+    /// renewed, its connections are cut. `false` (the default) where the fixture cannot do that; cases that need it are
+    /// then skipped. The deliveries of the dead node are dropped later, which must harm nothing.
+    ///
+    /// # Errors
+    /// What went wrong with the killing; the case fails with it.
+    async fn kill(&self, node: Self::Queue) -> Result<bool, BoxError> {
+        drop(node);
+        Ok(false)
+    }
+
+    /// The longest time until the hints of a dead consumer come again. Default 10 s.
+    fn redelivery_within(&self) -> Duration {
+        Duration::from_secs(10)
+    }
+
+    /// The longest time until a waiting consumer has a hint that another node queued: the idle wait of a provider without
+    /// push, and some for a busy machine. Default 5 s.
+    fn arrival_within(&self) -> Duration {
+        Duration::from_secs(5)
+    }
+
+    /// How many copies of one hint may wait at most, however often it is queued. Default 1; a broker that cannot look into
+    /// its queue has another bound.
+    fn most_copies(&self) -> u64 {
+        1
+    }
+}
