@@ -11,7 +11,7 @@ mod services;
 pub use body::{ExecutionResult, StepBody, StepContext, StepFn};
 pub use builder::*;
 pub use data::{AnyData, Each, Scope, WorkflowData};
-pub use definition::Definition;
+pub use definition::{Definition, DefinitionError, DefinitionProblem, ProblemKind, shape_difference};
 pub use error::{StepError, StepResult};
 pub use policy::{Durability, GivingUp, Retry};
 pub use services::{ServiceMissing, Services};

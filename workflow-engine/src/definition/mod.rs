@@ -1,8 +1,15 @@
 //! Definitions: the erased form of a workflow, ready to be executed.
 
+mod draft;
 mod node;
+mod problem;
+mod shape;
+mod validate;
 
+pub(crate) use draft::*;
 pub(crate) use node::*;
+pub use problem::{DefinitionError, DefinitionProblem, ProblemKind};
+pub use shape::shape_difference;
 
 use crate::{data::DataType, policy::Retry};
 use std::{any::TypeId, collections::HashMap, sync::Arc};

@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::{any::Any, fmt, panic::Location, pin::Pin, sync::Arc, time::Duration};
 
 /// The index of a node in [`Definition::nodes`](super::Definition::nodes).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct NodeIndex(pub(crate) usize);
 
 /// The index of a block in [`Definition::blocks`](super::Definition::blocks).

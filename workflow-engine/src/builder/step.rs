@@ -1,0 +1,332 @@
+use super::{WorkflowBuilder, nest};
+use crate::{
+    body::{ExecutionResult, StepBody, StepContext, StepFn},
+    data::{AnyData, Each, Items, Scope, WorkflowData, view, wrong_type},
+    definition::{BoxFuture, ErasedBody, Input, NodeIndex, NodeKind, Output, ProblemKind, SharedDraft, StepNode},
+    error::StepResult,
+    policy::{Durability, Retry},
+    services::{ServiceMissing, Services},
+};
+use serde::Serialize;
+use serde_json::Value;
+use std::{
+    any::{Any, TypeId, type_name},
+    fmt,
+    marker::PhantomData,
+    panic::Location,
+    sync::Arc,
+};
+
+/// A user's body.
+struct Body<B>(B);
+
+impl<B: StepBody> ErasedBody for Body<B> {
+    fn run<'a>(&'a mut self, cx: &'a StepContext) -> BoxFuture<'a, StepResult> {
+        Box::pin(self.0.run(cx))
+    }
+}
+
+/// A function as a body. It holds the data that it sees until it has run: who changes data must find them unshared.
+struct RunBody<S, F, R> {
+    call: F,
+    seen: Option<(Arc<AnyData>, Items)>,
+    result: Option<R>,
+    scope: PhantomData<fn() -> S>,
+}
+
+impl<S: Scope, F, R: Send + 'static> ErasedBody for RunBody<S, F, R>
+where
+    F: for<'a> StepFn<'a, S, R> + Clone + Send + 'static,
+{
+    fn run<'a>(&'a mut self, cx: &'a StepContext) -> BoxFuture<'a, StepResult> {
+        let call = self.call.clone();
+        Box::pin(async move {
+            let (data, items) = self.seen.take().ok_or_else(wrong_type)?;
+            // A view need not be `Send`, so it must not live across the await.
+            let result = match S::view(&*data, &items) {
+                Some(view) => call.call(view, cx),
+                None => return Err(wrong_type()),
+            };
+            self.result = Some(result.await?);
+            Ok(ExecutionResult::Next)
+        })
+    }
+}
+
+fn plain(
+    make: impl Fn(&Services) -> Result<Box<dyn ErasedBody>, ServiceMissing> + Send + Sync + 'static,
+    inputs: Vec<Input>,
+) -> NodeKind {
+    NodeKind::Step(StepNode {
+        make: Box::new(make),
+        inputs,
+        outputs: Vec::new(),
+        retry: None,
+        durability: Durability::default(),
+        outcomes: Vec::new(),
+        each: None,
+    })
+}
+
+/// A step with a body that is made from services.
+pub(super) fn made_by<B: StepBody>(make: impl Fn(&Services) -> Result<B, ServiceMissing> + Send + Sync + 'static) -> NodeKind {
+    plain(move |services| Ok(Box::new(Body(make(services)?))), Vec::new())
+}
+
+/// Takes the result out of a body.
+type Take<R> = fn(&mut dyn Any) -> Option<R>;
+
+/// A step that is a function, and how to come by its result.
+pub(super) fn run<S, F, R>(call: F) -> (NodeKind, Take<R>)
+where
+    S: Scope,
+    R: Send + 'static,
+    F: for<'a> StepFn<'a, S, R> + Clone + Send + Sync + 'static,
+{
+    let make = move |_: &Services| {
+        let body = RunBody::<S, F, R> { call: call.clone(), seen: None, result: None, scope: PhantomData };
+        Ok(Box::new(body) as Box<dyn ErasedBody>)
+    };
+    let see: Input = Box::new(|body, data, items| {
+        let body: &mut RunBody<S, F, R> = body.downcast_mut().ok_or_else(wrong_type)?;
+        body.seen = Some((data.clone(), items.clone()));
+        Ok(())
+    });
+    (plain(make, vec![see]), |body| body.downcast_mut::<RunBody<S, F, R>>()?.result.take())
+}
+
+/// What the builders of both kinds of steps do to the node.
+struct Handle {
+    draft: SharedDraft,
+    node: NodeIndex,
+}
+
+impl Handle {
+    fn change(&self, change: impl FnOnce(&mut StepNode)) {
+        if let Some(NodeKind::Step(step)) = self.draft.borrow_mut().kind_mut(self.node) {
+            change(step);
+        }
+    }
+
+    fn add_output(&self, output: Output) {
+        self.change(|step| step.outputs.push(output));
+    }
+
+    fn needs<T: 'static>(&self) {
+        self.draft.borrow_mut().needs.push((self.node, TypeId::of::<T>(), type_name::<T>()));
+    }
+}
+
+fn innermost<I: 'static>(items: &Items) -> StepResult<&I> {
+    items.last().and_then(|item| item.downcast_ref()).ok_or_else(wrong_type)
+}
+
+/// A [step](WorkflowBuilder::step) with a body of type `B`: what goes in, what comes out, what happens when it fails.
+///
+/// ```
+/// # use latchwork_engine::*;
+/// # use std::time::Duration;
+/// # #[derive(Clone, serde::Serialize, serde::Deserialize)] struct Order { sku: String, reservation: Option<String> }
+/// # #[derive(Default)] struct ReserveStock { sku: String, reservation: String }
+/// # impl StepBody for ReserveStock { async fn run(&mut self, _: &StepContext) -> StepResult { Ok(ExecutionResult::next()) } }
+/// # fn steps(flow: &mut WorkflowBuilder<Order>) {
+/// flow.step::<ReserveStock>("reserve stock")
+///     .input(|step, order| step.sku = order.sku.clone())
+///     .output(|step, order| order.reservation = Some(step.reservation.clone()))
+///     .on_error(Retry::exponential(Duration::from_secs(1)).max_attempts(5));
+/// # }
+/// ```
+#[doc(alias = "IStepBuilder")]
+pub struct StepBuilder<S, B> {
+    step: Handle,
+    types: PhantomData<fn() -> (S, B)>,
+}
+
+impl<S, B> fmt::Debug for StepBuilder<S, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StepBuilder").field("node", &self.step.node).finish_non_exhaustive()
+    }
+}
+
+impl<S: Scope, B: StepBody> StepBuilder<S, B> {
+    pub(super) fn new(draft: SharedDraft, node: NodeIndex) -> Self {
+        Self { step: Handle { draft, node }, types: PhantomData }
+    }
+
+    /// Fills the body before it runs, from what the step sees. Several are applied in their order.
+    pub fn input(self, input: impl Fn(&mut B, S::View<'_>) + Send + Sync + 'static) -> Self {
+        let input: Input = Box::new(move |body, data, items| {
+            input(&mut body.downcast_mut::<Body<B>>().ok_or_else(wrong_type)?.0, view::<S>(&**data, items)?);
+            Ok(())
+        });
+        self.step.change(|step| step.inputs.push(input));
+        self
+    }
+
+    /// Changes the data by what the body holds after it has run. Several are applied in their order.
+    pub fn output(self, output: impl Fn(&mut B, &mut S::Data) + Send + Sync + 'static) -> Self {
+        self.step.add_output(Box::new(move |body, data, _| {
+            let body: &mut Body<B> = body.downcast_mut().ok_or_else(wrong_type)?;
+            output(&mut body.0, data.downcast_mut().ok_or_else(wrong_type)?);
+            Ok(())
+        }));
+        self
+    }
+
+    /// What happens when the step fails, in place of the workflow's or the host's [default](WorkflowBuilder::default_error_policy).
+    #[doc(alias = "OnError")]
+    pub fn on_error(self, retry: Retry) -> Self {
+        self.step.change(|step| step.retry = Some(retry));
+        self
+    }
+
+    /// The step is cheap and without effects: it needs no checkpoint of its own; see [`Durability::Replayable`].
+    pub fn replayable(self) -> Self {
+        self.step.change(|step| step.durability = Durability::Replayable);
+        self
+    }
+
+    /// The body asks for this service: a host without it does not start.
+    pub fn needs<T: Send + Sync + 'static>(self) -> Self {
+        self.step.needs::<T>();
+        self
+    }
+
+    /// The branch to run when the body answers with [this outcome](ExecutionResult::outcome). With another outcome, or none, the workflow
+    /// goes on after the step.
+    ///
+    /// ```
+    /// # use latchwork_engine::*;
+    /// # #[derive(Default)] struct CheckCredit;
+    /// # impl StepBody for CheckCredit { async fn run(&mut self, _: &StepContext) -> StepResult { ExecutionResult::outcome("bad") } }
+    /// # fn steps(flow: &mut WorkflowBuilder<u32>) {
+    /// flow.step::<CheckCredit>("check credit").outcome("bad", |bad| bad.end());
+    /// # }
+    /// ```
+    #[track_caller]
+    #[doc(alias = "When")]
+    pub fn outcome<R>(self, value: impl Serialize, branch: impl FnOnce(&mut WorkflowBuilder<S>) -> R) -> Self {
+        let at = Some(Location::caller());
+        let block = nest(&self.step.draft, branch);
+        let found = match serde_json::to_value(value) {
+            Err(error) => Some(ProblemKind::BadOutcome { reason: error.to_string() }),
+            Ok(value) => {
+                let mut twice = None;
+                self.step.change(|step| {
+                    if step.outcomes.iter().any(|(other, _)| *other == value) {
+                        twice = Some(ProblemKind::OutcomeTwice { value: value.to_string() });
+                    }
+                    step.outcomes.push((value, block));
+                });
+                twice
+            }
+        };
+        if let Some(kind) = found {
+            self.step.draft.borrow_mut().found(self.step.node, at, kind);
+        }
+        self
+    }
+
+    /// The branch to run for each value when the body answers with [`ExecutionResult::Branch`]; all values run at the same time, then the
+    /// workflow goes on. Inside, closures see a pair of the data and the value.
+    #[track_caller]
+    pub fn branches<R>(self, branch: impl FnOnce(&mut WorkflowBuilder<Each<S, Value>>) -> R) -> Self {
+        let at = Some(Location::caller());
+        let block = nest(&self.step.draft, branch);
+        let mut before = None;
+        self.step.change(|step| before = step.each.replace(block));
+        if before.is_some() {
+            self.step.draft.borrow_mut().found(self.step.node, at, ProblemKind::Twice { call: "branches" });
+        }
+        self
+    }
+}
+
+impl<S: Scope, I: WorkflowData, B: StepBody> StepBuilder<Each<S, I>, B> {
+    /// As [`output`](Self::output), with the item of the innermost for-each.
+    pub fn output_each(self, output: impl Fn(&mut B, &mut S::Data, &I) + Send + Sync + 'static) -> Self {
+        self.step.add_output(Box::new(move |body, data, items| {
+            let body: &mut Body<B> = body.downcast_mut().ok_or_else(wrong_type)?;
+            output(&mut body.0, data.downcast_mut().ok_or_else(wrong_type)?, innermost(items)?);
+            Ok(())
+        }));
+        self
+    }
+}
+
+/// A step that is a [function](WorkflowBuilder::run) with a result of type `R`: what happens with the result, and when it fails.
+pub struct RunBuilder<S, R> {
+    step: Handle,
+    take: Take<R>,
+    has_output: bool,
+    scope: PhantomData<fn() -> S>,
+}
+
+impl<S, R> fmt::Debug for RunBuilder<S, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunBuilder").field("node", &self.step.node).finish_non_exhaustive()
+    }
+}
+
+impl<S: Scope, R: Send + 'static> RunBuilder<S, R> {
+    pub(super) fn new(draft: SharedDraft, node: NodeIndex, take: Take<R>) -> Self {
+        Self { step: Handle { draft, node }, take, has_output: false, scope: PhantomData }
+    }
+
+    /// Changes the data by the function's result. The result is handed over, so there can be only one output.
+    #[track_caller]
+    pub fn output(self, output: impl Fn(R, &mut S::Data) + Send + Sync + 'static) -> Self {
+        let take = self.take;
+        self.with_output(
+            Location::caller(),
+            Box::new(move |body, data, _| {
+                output(take(body).ok_or_else(wrong_type)?, data.downcast_mut().ok_or_else(wrong_type)?);
+                Ok(())
+            }),
+        )
+    }
+
+    fn with_output(mut self, at: &'static Location<'static>, output: Output) -> Self {
+        if std::mem::replace(&mut self.has_output, true) {
+            self.step.draft.borrow_mut().found(self.step.node, Some(at), ProblemKind::Twice { call: "output" });
+        } else {
+            self.step.add_output(output);
+        }
+        self
+    }
+
+    /// What happens when the step fails, in place of the workflow's or the host's [default](WorkflowBuilder::default_error_policy).
+    #[doc(alias = "OnError")]
+    pub fn on_error(self, retry: Retry) -> Self {
+        self.step.change(|step| step.retry = Some(retry));
+        self
+    }
+
+    /// The step is cheap and without effects: it needs no checkpoint of its own; see [`Durability::Replayable`].
+    pub fn replayable(self) -> Self {
+        self.step.change(|step| step.durability = Durability::Replayable);
+        self
+    }
+
+    /// The function asks for this service: a host without it does not start.
+    pub fn needs<T: Send + Sync + 'static>(self) -> Self {
+        self.step.needs::<T>();
+        self
+    }
+}
+
+impl<S: Scope, I: WorkflowData, R: Send + 'static> RunBuilder<Each<S, I>, R> {
+    /// As [`output`](Self::output), with the item of the innermost for-each.
+    #[track_caller]
+    pub fn output_each(self, output: impl Fn(R, &mut S::Data, &I) + Send + Sync + 'static) -> Self {
+        let take = self.take;
+        self.with_output(
+            Location::caller(),
+            Box::new(move |body, data, items| {
+                let result = take(body).ok_or_else(wrong_type)?;
+                output(result, data.downcast_mut().ok_or_else(wrong_type)?, innermost(items)?);
+                Ok(())
+            }),
+        )
+    }
+}
