@@ -4,6 +4,8 @@ mod draft;
 mod node;
 mod problem;
 mod shape;
+#[cfg(test)]
+mod tests;
 mod validate;
 
 pub(crate) use draft::*;

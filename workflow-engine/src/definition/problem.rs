@@ -81,7 +81,7 @@ impl fmt::Display for DefinitionProblem {
             write!(f, ", step `{step}`")?;
         }
         if let Some(at) = self.at {
-            write!(f, " ({at})")?;
+            write!(f, " ({}:{})", at.file(), at.line())?;
         }
         write!(f, ": {}", self.kind)
     }
@@ -104,7 +104,11 @@ pub enum ProblemKind {
     #[error("it has no steps; `build` must add at least one")]
     NoSteps,
     /// Another step has the same name.
-    #[error("the step at {first} has the same name; names are unique in a workflow, as running instances are tied to them")]
+    #[error(
+        "the step at {}:{} has the same name; names are unique in a workflow, as running instances are tied to them",
+        .first.file(),
+        .first.line()
+    )]
     DuplicateName {
         /// Where the other step is declared.
         first: &'static Location<'static>,
@@ -156,10 +160,10 @@ pub enum ProblemKind {
     /// A loop whose body changes nothing.
     #[error("its body has no step, wait or delay, so the loop's test can never change")]
     LoopWithoutSteps,
-    /// A for-each, a branch of a parallel, or the branch for a step's values has no steps.
-    #[error("{what} has no steps")]
+    /// A for-each, a branch of a parallel, or the branch for a step's values has no steps; a parallel has no branches; a `decide` no cases.
+    #[error("{what}")]
     Empty {
-        /// What is empty.
+        /// What is empty, as a sentence.
         what: &'static str,
     },
     /// An outcome's value cannot be written as JSON.

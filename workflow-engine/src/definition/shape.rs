@@ -2,7 +2,7 @@ use super::{Block, BlockIndex, Node, NodeKind, Target};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     fmt::Write,
 };
 
@@ -95,23 +95,20 @@ pub fn shape_difference(old: &str, new: &str) -> String {
         let kept: Vec<_> =
             names.iter().filter_map(|name| old_places.get(name.as_str()).map(|(place, at)| (place, *at))).collect();
         let stay: Vec<_> = kept.iter().filter(|(was, _)| **was == place).map(|(_, at)| *at).collect();
-        let unmoved = longest_rising(&stay);
+        let unmoved: HashSet<_> = longest_rising(&stay).into_iter().collect();
         for (at, name) in names.iter().enumerate() {
             let before = at.checked_sub(1).and_then(|before| names.get(before));
             match old_places.get(name.as_str()) {
                 None => said.push(format!("step `{name}` was added {}", describe(place, before))),
-                Some((was, _)) if *was != place => said.push(format!("step `{name}` was moved {}", describe(place, before))),
-                Some((_, at)) if !unmoved.contains(at) => {
-                    said.push(format!("step `{name}` was moved {}", describe(place, before)))
-                }
-                Some(_) => {}
+                Some((was, at)) if *was == place && unmoved.contains(at) => {}
+                Some(_) => said.push(format!("step `{name}` now stands {}", describe(place, before))),
             }
         }
     }
     for (name, step) in &new.steps {
         let Some(was) = old.steps.get(name) else { continue };
         if was.kind != step.kind {
-            said.push(format!("the kind of `{name}` was changed from {} to {}", was.kind, step.kind));
+            said.push(format!("`{name}` was a {} and is a {}", was.kind, step.kind));
             continue;
         }
         if let (Some(was), Some(is)) = (&was.target, &step.target)
@@ -120,7 +117,7 @@ pub fn shape_difference(old: &str, new: &str) -> String {
             said.push(format!("`{name}` goes to `{is}`, no more to `{was}`"));
         }
         if was.branches.len() != step.branches.len() {
-            said.push(format!("`{name}` has {} in place of {} branches", step.branches.len(), was.branches.len()));
+            said.push(format!("`{name}` has {} branches, no more {}", step.branches.len(), was.branches.len()));
         }
         match (&was.each, &step.each) {
             (None, Some(_)) => said.push(format!("`{name}` got a branch for its values")),

@@ -71,13 +71,15 @@ impl<'a> Check<'a> {
                 let does = |kind: &NodeKind| matches!(kind, NodeKind::Step(_) | NodeKind::Wait(_) | NodeKind::Delay { .. });
                 (!self.any(*body, does)).then_some(ProblemKind::LoopWithoutSteps)
             }
-            NodeKind::ForEach { body, .. } if self.is_empty(*body) => empty("its body"),
-            NodeKind::Parallel { branches } if branches.is_empty() => empty("it has no branches, so it"),
+            NodeKind::ForEach { body, .. } if self.is_empty(*body) => empty("its body has no steps"),
+            NodeKind::Parallel { branches } if branches.is_empty() => empty("it has no branches"),
             NodeKind::Parallel { branches } if branches.iter().any(|branch| self.is_empty(*branch)) => {
-                empty("one of its branches")
+                empty("one of its branches has no steps")
             }
-            NodeKind::Choose { branches, .. } if branches.is_empty() => empty("it has no cases, so it"),
-            NodeKind::Step(step) if step.each.is_some_and(|each| self.is_empty(each)) => empty("the branch for its values"),
+            NodeKind::Choose { branches, .. } if branches.is_empty() => empty("it has no cases"),
+            NodeKind::Step(step) if step.each.is_some_and(|each| self.is_empty(each)) => {
+                empty("the branch for its values has no steps")
+            }
             NodeKind::Wait(wait) if wait.late.is_some() && wait.timeout.is_none() => Some(ProblemKind::NoTimeout),
             _ => None,
         }
