@@ -43,11 +43,12 @@ pub trait LockProviderExt: DistributedLockProvider {
             let mut keys = keys?;
             keys.sort();
             keys.dedup();
-            let deadline = Instant::now() + timeout;
+            // A sum beyond what the clock can count is a wait for ever.
+            let deadline = Instant::now().checked_add(timeout);
             let mut guards = Vec::with_capacity(keys.len());
             for key in keys {
-                let left = deadline.saturating_duration_since(Instant::now());
-                let wait = if left.is_zero() { Wait::No } else { Wait::UpTo(left) };
+                let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+                let wait = left.map_or(Wait::Forever, |left| if left.is_zero() { Wait::No } else { Wait::UpTo(left) });
                 match self.acquire(LockRequest::new(key).with_wait(wait)).await? {
                     Some(guard) => guards.push(guard),
                     None => return LockSet { guards }.release().await.map(|()| None),
