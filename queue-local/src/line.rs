@@ -14,17 +14,23 @@ use std::{
 #[derive(Debug)]
 pub(crate) struct Line {
     capacity: usize,
-    hints: HashMap<InstanceId, Hint>,
+    /// The slot of each instance that has a hint.
+    slots: HashMap<InstanceId, Slot>,
+    /// The hints by slot: what is handed out finds its hint again without looking for the instance.
+    hints: Vec<Option<Hint>>,
+    free: Vec<Slot>,
     /// Each hint whose place is `Ready`, once, in order.
-    ready: VecDeque<InstanceId>,
+    ready: VecDeque<Slot>,
     /// Each hint whose place is `Delayed`, once, by due time and order.
-    delayed: BTreeMap<(Duration, u64), InstanceId>,
+    delayed: BTreeMap<(Duration, u64), Slot>,
     /// Numbers for deliveries and delays; never given twice.
     next: u64,
     dropped: u64,
     /// Whether a drop was reported, and the queue has not been half empty since.
     reported: bool,
 }
+
+type Slot = usize;
 
 #[derive(Debug)]
 struct Hint {
@@ -46,7 +52,14 @@ enum Place {
 pub(crate) struct Taken {
     pub(crate) item: WorkItem,
     pub(crate) attempt: u32,
-    pub(crate) delivery: u64,
+    pub(crate) ticket: Ticket,
+}
+
+/// Names one delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Ticket {
+    delivery: u64,
+    slot: Slot,
 }
 
 /// What waiting consumers should know after a change.
@@ -64,7 +77,9 @@ impl Line {
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
             capacity,
-            hints: HashMap::new(),
+            slots: HashMap::new(),
+            hints: Vec::new(),
+            free: Vec::new(),
             ready: VecDeque::new(),
             delayed: BTreeMap::new(),
             next: 0,
@@ -75,31 +90,48 @@ impl Line {
 
     pub(crate) fn enqueue(&mut self, items: &[WorkItem], now: Duration) -> News {
         let mut news = News::default();
-        let mut room = self.capacity.saturating_sub(self.hints.len());
+        let mut room = self.capacity.saturating_sub(self.slots.len());
         for item in items {
-            match self.hints.entry(item.instance.clone()) {
+            let slot = match self.slots.entry(item.instance.clone()) {
                 Entry::Vacant(_) if room == 0 => {
                     self.dropped += 1;
                     news.full |= !self.reported;
                     self.reported = true;
+                    continue;
                 }
-                Entry::Vacant(free) => {
+                Entry::Vacant(entry) => {
                     room -= 1;
-                    free.insert(Hint { item: item.clone(), failures: 0, place: Place::Ready { since: now } });
-                    self.ready.push_back(item.instance.clone());
-                    news.ready = true;
-                }
-                Entry::Occupied(mut known) => match &mut known.get_mut().place {
-                    Place::Ready { .. } => {}
-                    Place::InHand { again, .. } => *again = true,
-                    Place::Delayed { due, turn } => {
-                        self.delayed.remove(&(*due, *turn));
-                        known.get_mut().place = Place::Ready { since: now };
-                        self.ready.push_back(item.instance.clone());
-                        news.ready = true;
+                    let slot = self.free.pop().unwrap_or_else(|| {
+                        self.hints.push(None);
+                        self.hints.len() - 1
+                    });
+                    let hint = Hint { item: item.clone(), failures: 0, place: Place::Ready { since: now } };
+                    // A free slot is one of the hints' own.
+                    if let Some(free) = self.hints.get_mut(slot) {
+                        *free = Some(hint);
                     }
-                },
-            }
+                    entry.insert(slot);
+                    slot
+                }
+                Entry::Occupied(entry) => {
+                    let slot = *entry.get();
+                    let Some(hint) = self.hints.get_mut(slot).and_then(Option::as_mut) else { continue };
+                    match &mut hint.place {
+                        Place::Ready { .. } => continue,
+                        Place::InHand { again, .. } => {
+                            *again = true;
+                            continue;
+                        }
+                        Place::Delayed { due, turn } => {
+                            self.delayed.remove(&(*due, *turn));
+                            hint.place = Place::Ready { since: now };
+                        }
+                    }
+                    slot
+                }
+            };
+            self.ready.push_back(slot);
+            news.ready = true;
         }
         news
     }
@@ -109,12 +141,12 @@ impl Line {
         self.wake(now);
         let mut taken = Vec::with_capacity(max.min(self.ready.len()));
         while taken.len() < max {
-            let Some(instance) = self.ready.pop_front() else { break };
-            let Some(hint) = self.hints.get_mut(&instance) else { continue };
+            let Some(slot) = self.ready.pop_front() else { break };
+            let Some(hint) = self.hints.get_mut(slot).and_then(Option::as_mut) else { continue };
             self.next += 1;
             hint.place = Place::InHand { delivery: self.next, holder, again: false };
             let attempt = hint.failures.saturating_add(1);
-            taken.push(Taken { item: hint.item.clone(), attempt, delivery: self.next });
+            taken.push(Taken { item: hint.item.clone(), attempt, ticket: Ticket { delivery: self.next, slot } });
         }
         taken
     }
@@ -130,56 +162,60 @@ impl Line {
     }
 
     /// Settles one delivery; `None` when it is none any more.
-    pub(crate) fn settle(&mut self, instance: &InstanceId, delivery: u64, outcome: Settlement, now: Duration) -> Option<News> {
-        let hint = self.hints.get_mut(instance)?;
-        let Place::InHand { delivery: current, again, .. } = hint.place else { return None };
-        if current != delivery {
+    pub(crate) fn settle(&mut self, ticket: Ticket, outcome: Settlement, now: Duration) -> Option<News> {
+        let place = self.hints.get_mut(ticket.slot)?;
+        let hint = place.as_mut()?;
+        let Place::InHand { delivery, again, .. } = hint.place else { return None };
+        if delivery != ticket.delivery {
             return None;
         }
-        match outcome {
+        let delay = match outcome {
             Settlement::Ack if !again => {
-                self.hints.remove(instance);
-                if self.hints.len() <= self.capacity / 2 {
+                if let Some(hint) = place.take() {
+                    self.slots.remove(&hint.item.instance);
+                }
+                self.free.push(ticket.slot);
+                if self.slots.len() <= self.capacity / 2 {
                     self.reported = false;
                 }
                 return Some(News::default());
             }
-            Settlement::Ack => hint.failures = 0,
-            Settlement::Nack { .. } => {}
-            Settlement::Abandoned => hint.failures = hint.failures.saturating_add(1),
-        }
-        match outcome {
+            Settlement::Ack => {
+                hint.failures = 0;
+                Duration::ZERO
+            }
             // What arrived in hand does not wait for the delay of what was in hand.
-            Settlement::Nack { delay } if !again && !delay.is_zero() => {
-                let due = now.saturating_add(delay);
-                let earlier = self.next_due().is_none_or(|next| due < next);
-                self.next += 1;
-                let turn = self.next;
-                if let Some(hint) = self.hints.get_mut(instance) {
-                    hint.place = Place::Delayed { due, turn };
-                }
-                self.delayed.insert((due, turn), instance.clone());
-                Some(News { earlier, ..News::default() })
+            Settlement::Nack { .. } if again => Duration::ZERO,
+            Settlement::Nack { delay } => delay,
+            Settlement::Abandoned => {
+                hint.failures = hint.failures.saturating_add(1);
+                Duration::ZERO
             }
-            _ => {
-                hint.place = Place::Ready { since: now };
-                self.ready.push_back(instance.clone());
-                Some(News { ready: true, ..News::default() })
-            }
+        };
+        if delay.is_zero() {
+            hint.place = Place::Ready { since: now };
+            self.ready.push_back(ticket.slot);
+            return Some(News { ready: true, ..News::default() });
         }
+        self.next += 1;
+        let (due, turn) = (now.saturating_add(delay), self.next);
+        hint.place = Place::Delayed { due, turn };
+        let earlier = self.next_due().is_none_or(|next| due < next);
+        self.delayed.insert((due, turn), ticket.slot);
+        Some(News { earlier, ..News::default() })
     }
 
     /// Gives back all that `holder` has in hand, in the order in which it was taken.
     pub(crate) fn give_back(&mut self, holder: u64, now: Duration) -> News {
-        let held = self.hints.iter().filter_map(|(instance, hint)| match hint.place {
-            Place::InHand { delivery, holder: by, .. } if by == holder => Some((delivery, instance.clone())),
+        let held = self.hints.iter().enumerate().filter_map(|(slot, hint)| match hint.as_ref()?.place {
+            Place::InHand { delivery, holder: by, .. } if by == holder => Some(Ticket { delivery, slot }),
             _ => None,
         });
         let mut held: Vec<_> = held.collect();
         held.sort_unstable();
         let mut news = News::default();
-        for (delivery, instance) in held {
-            let back = self.settle(&instance, delivery, Settlement::Nack { delay: Duration::ZERO }, now);
+        for ticket in held {
+            let back = self.settle(ticket, Settlement::Nack { delay: Duration::ZERO }, now);
             news.ready |= back.is_some();
         }
         news
@@ -188,21 +224,21 @@ impl Line {
     pub(crate) fn depth(&mut self, now: Duration) -> QueueDepth {
         self.wake(now);
         let waiting = self.ready.len() + self.delayed.len();
-        let oldest = self.ready.front().and_then(|instance| match self.hints.get(instance)?.place {
+        let oldest = self.ready.front().and_then(|slot| match self.hints.get(*slot)?.as_ref()?.place {
             Place::Ready { since } => Some(now.saturating_sub(since)),
             Place::Delayed { .. } | Place::InHand { .. } => None,
         });
-        let in_hand = self.hints.len().saturating_sub(waiting);
+        let in_hand = self.slots.len().saturating_sub(waiting);
         QueueDepth::new(waiting as u64, in_hand as u64, oldest).with_bound(self.capacity as u64, self.dropped)
     }
 
     /// Moves the delayed hints that are due to the ready ones.
     fn wake(&mut self, now: Duration) {
         while let Some(first) = self.delayed.first_entry().filter(|first| first.key().0 <= now) {
-            let instance = first.remove();
-            if let Some(hint) = self.hints.get_mut(&instance) {
+            let slot = first.remove();
+            if let Some(hint) = self.hints.get_mut(slot).and_then(Option::as_mut) {
                 hint.place = Place::Ready { since: now };
-                self.ready.push_back(instance);
+                self.ready.push_back(slot);
             }
         }
     }
@@ -242,11 +278,11 @@ mod tests {
         // A hint that is known needs no room.
         let taken = take_one(&mut line, NOW).expect("the first");
         assert_eq!(taken.item, first);
-        line.enqueue(&[first.clone()], NOW);
-        assert!(line.settle(&first.instance, taken.delivery, Settlement::Ack, NOW).expect("current").ready);
+        line.enqueue(std::slice::from_ref(&first), NOW);
+        assert!(line.settle(taken.ticket, Settlement::Ack, NOW).expect("current").ready);
         for _ in 0..2 {
             let taken = take_one(&mut line, NOW).expect("one of two");
-            line.settle(&taken.item.instance, taken.delivery, Settlement::Ack, NOW);
+            line.settle(taken.ticket, Settlement::Ack, NOW);
         }
         line.enqueue(&[item(), item()], NOW);
         assert!(line.enqueue(&[item()], NOW).full);
@@ -258,7 +294,7 @@ mod tests {
         line.enqueue(&[item], NOW);
         let taken = take_one(&mut line, NOW).expect("taken");
         let delay = Settlement::Nack { delay: LATER - NOW };
-        let news = line.settle(&taken.item.instance, taken.delivery, delay, NOW).expect("current");
+        let news = line.settle(taken.ticket, delay, NOW).expect("current");
         assert_eq!(news, News { earlier: true, ..News::default() });
         assert_eq!(line.next_due(), Some(LATER));
         assert!(take_one(&mut line, LATER - Duration::from_nanos(1)).is_none());
@@ -272,9 +308,9 @@ mod tests {
         let first = take_one(&mut line, NOW).expect("first");
         line.give_back(1, NOW);
         let second = take_one(&mut line, NOW).expect("second");
-        assert_eq!(line.settle(&item.instance, first.delivery, Settlement::Ack, NOW), None);
-        assert!(line.settle(&item.instance, second.delivery, Settlement::Ack, NOW).is_some());
-        assert_eq!(line.settle(&item.instance, second.delivery, Settlement::Abandoned, NOW), None);
+        assert_eq!(line.settle(first.ticket, Settlement::Ack, NOW), None);
+        assert!(line.settle(second.ticket, Settlement::Ack, NOW).is_some());
+        assert_eq!(line.settle(second.ticket, Settlement::Abandoned, NOW), None);
         assert_eq!(line.depth(NOW).waiting, 0);
     }
 
@@ -296,11 +332,12 @@ mod tests {
         for _ in 0..10_000 {
             line.enqueue(&items, NOW);
             for taken in line.take(100, NOW, 1) {
-                line.settle(&taken.item.instance, taken.delivery, Settlement::Ack, NOW);
+                line.settle(taken.ticket, Settlement::Ack, NOW);
             }
         }
-        assert!(line.hints.is_empty() && line.ready.is_empty() && line.delayed.is_empty());
+        assert!(line.slots.is_empty() && line.ready.is_empty() && line.delayed.is_empty());
+        assert_eq!((line.hints.len(), line.free.len()), (100, 100));
         assert!(line.ready.capacity() <= 256, "{}", line.ready.capacity());
-        assert!(line.hints.capacity() <= 512, "{}", line.hints.capacity());
+        assert!(line.slots.capacity() <= 512, "{}", line.slots.capacity());
     }
 }

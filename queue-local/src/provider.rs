@@ -1,6 +1,6 @@
 use crate::{
     LocalQueueOptions,
-    line::{Line, News},
+    line::{Line, News, Ticket},
 };
 use latchwork_core::{
     Scope, async_trait,
@@ -9,7 +9,6 @@ use latchwork_core::{
     queue::{
         Delivery, QueueCapabilities, QueueDepth, QueueError, QueueKind, QueueProvider, Redelivery, Settle, Settlement, WorkItem,
     },
-    store::InstanceId,
 };
 use std::{
     fmt,
@@ -120,12 +119,7 @@ impl LocalQueue {
             self.shared.bell.notify_one();
         }
         let deliveries = taken.into_iter().map(|taken| {
-            let settle = LocalSettle {
-                shared: self.shared.clone(),
-                queue,
-                instance: taken.item.instance.clone(),
-                delivery: taken.delivery,
-            };
+            let settle = LocalSettle { shared: self.shared.clone(), queue, ticket: taken.ticket };
             Delivery::new(taken.item, taken.attempt, settle)
         });
         Ok(Ok(deliveries.collect()))
@@ -245,8 +239,7 @@ impl QueueProvider for LocalQueue {
 struct LocalSettle {
     shared: Arc<Shared>,
     queue: QueueKind,
-    instance: InstanceId,
-    delivery: u64,
+    ticket: Ticket,
 }
 
 impl Settle for LocalSettle {
@@ -254,7 +247,7 @@ impl Settle for LocalSettle {
         let now = self.shared.clock.monotonic();
         let settled = {
             let mut queues = self.shared.queues();
-            self.shared.line(&mut queues, self.queue).settle(&self.instance, self.delivery, outcome, now)
+            self.shared.line(&mut queues, self.queue).settle(self.ticket, outcome, now)
         };
         // A delivery that is not known has been given back when its handle was stopped.
         let result = settled.map(|news| self.shared.tell(news)).ok_or_else(|| QueueError::stopped(PROVIDER));

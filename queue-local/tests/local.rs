@@ -48,7 +48,7 @@ fn hints(count: usize) -> Vec<WorkItem> {
 }
 
 async fn take(queue: &LocalQueue, max: usize) -> Vec<Delivery> {
-    queue.dequeue(QUEUE, max, Duration::ZERO).await.expect("open")
+    queue.dequeue(QUEUE, max, Duration::ZERO).await.unwrap_or_default()
 }
 
 #[tokio::test]
