@@ -6,10 +6,13 @@ use crate::{
     services::{ServiceMissing, Services},
 };
 use chrono::{DateTime, Utc};
-use latchwork_core::store::{ActivityOutcome, InstanceId};
+use latchwork_core::store::{ActivityOutcome, InstanceId, PointerId};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 use tokio_util::sync::CancellationToken;
 
 /// A step of a workflow. A fresh one is made for each run; its fields are set by inputs and read by outputs.
@@ -39,7 +42,6 @@ pub trait StepBody: Send + 'static {
 }
 
 /// What a body answers, beside errors.
-#[doc(alias = "ExecutionResult")]
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ExecutionResult {
@@ -159,7 +161,8 @@ pub struct StepContext {
     pub(crate) services: Arc<Services>,
     pub(crate) instance: InstanceId,
     pub(crate) step: Arc<str>,
-    pub(crate) key: Arc<str>,
+    pub(crate) pointer: PointerId,
+    pub(crate) key: OnceLock<String>,
     pub(crate) attempt: u32,
     pub(crate) fencing: Option<u64>,
     pub(crate) cancellation: CancellationToken,
@@ -187,7 +190,7 @@ impl StepContext {
     /// loop and each item of a for-each. Hand it to services that can tell a repeated request.
     #[must_use]
     pub fn idempotency_key(&self) -> &str {
-        &self.key
+        self.key.get_or_init(|| format!("{}/{}", self.instance, self.pointer))
     }
 
     /// The instance.

@@ -6,7 +6,7 @@ use crate::{
 use std::{collections::HashSet, fmt, marker::PhantomData, panic::Location};
 
 /// How many items a for-each runs at a time when nothing else is said.
-pub(super) const WINDOW: usize = 16;
+pub(crate) const WINDOW: usize = 16;
 
 /// A [`for_each`](WorkflowBuilder::for_each), of which can be said how many items run at a time.
 pub struct ForEachBuilder {

@@ -33,9 +33,12 @@
 mod choice;
 mod collection;
 mod step;
+#[cfg(test)]
+mod tests;
 mod wait;
 
 pub use choice::{DecideBuilder, WhenBuilder};
+pub(crate) use collection::WINDOW;
 pub use collection::{Branches, ForEachBuilder};
 pub use step::{RunBuilder, StepBuilder};
 pub use wait::WaitBuilder;
@@ -252,7 +255,7 @@ impl<S: Scope> WorkflowBuilder<S> {
             Ok(items(view::<S>(data, around)?).into_iter().map(|item| Arc::new(item) as Arc<AnyData>).collect())
         });
         let body = nest(&self.draft, body);
-        let node = self.add(Some(name), NodeKind::ForEach { items, item: DataType::of::<I>(), window: collection::WINDOW, body });
+        let node = self.add(Some(name), NodeKind::ForEach { items, item: DataType::of::<I>(), window: WINDOW, body });
         ForEachBuilder::new(self.draft.clone(), node)
     }
 

@@ -1,0 +1,289 @@
+//! The host: what an application starts, calls and stops.
+
+mod builder;
+mod error;
+mod handle;
+mod start;
+
+pub use builder::WorkflowHostBuilder;
+pub use error::HostError;
+pub use handle::{Completion, InstanceHandle, WorkflowHandle};
+pub use start::Start;
+
+use crate::{
+    builder::Workflow,
+    node::{HealthReport, Node, Registered},
+};
+use latchwork_core::{
+    hub::LifeCycleSubscription,
+    lock::DistributedLockProvider,
+    name,
+    queue::QueueProvider,
+    store::{
+        ActivityClaim, ActivityOutcome, ActivityToken, Encoded, EventId, ExclusiveClaim, InstanceId, InstanceQuery, InstanceSummary,
+        NewEvent, Page, PersistenceProvider, StoreStatistics, SubmitOutcome,
+    },
+};
+use serde::Serialize;
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// A running node. Cheap to clone; all clones are the same node. Stop it with [`stop`](Self::stop): dropping the last clone takes no
+/// more work, and leaves what runs to the other nodes.
+#[doc(alias = "IWorkflowHost")]
+#[derive(Clone)]
+pub struct WorkflowHost {
+    node: Arc<Node>,
+    life: Arc<Life>,
+}
+
+struct Life {
+    claim: Mutex<Option<Box<dyn ExclusiveClaim>>>,
+    _stops: [DropGuard; 2],
+}
+
+impl fmt::Debug for WorkflowHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkflowHost").field("node", &self.node.name).field("active", &self.node.active.len()).finish_non_exhaustive()
+    }
+}
+
+/// What [`WorkflowHost::stop`] could not end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StopReport {
+    /// Instances whose bodies did not end, with their steps. Their locks stay until the process ends.
+    pub unfinished: Vec<(InstanceId, Vec<Arc<str>>)>,
+}
+
+impl WorkflowHost {
+    /// Describes a host.
+    pub fn builder() -> WorkflowHostBuilder {
+        WorkflowHostBuilder::default()
+    }
+
+    fn new(node: Arc<Node>, claim: Option<Box<dyn ExclusiveClaim>>) -> Self {
+        let stops = [&node.stopping, &node.grace_is_over].map(|token: &CancellationToken| token.clone().drop_guard());
+        Self { node, life: Arc::new(Life { claim: Mutex::new(claim), _stops: stops }) }
+    }
+
+    /// Starts an instance of a workflow: `host.start_workflow::<OrderWorkflow>(order).business_key("A-1001").await?`.
+    #[doc(alias = "StartWorkflow")]
+    pub fn start_workflow<W: Workflow>(&self, data: W::Data) -> Start<'_, W> {
+        Start::new(self, data)
+    }
+
+    /// An instance by its id, of this node or another. Nothing is looked up yet.
+    pub fn instance(&self, id: InstanceId) -> InstanceHandle {
+        InstanceHandle::new(self.clone(), id)
+    }
+
+    /// The instance of this workflow with this business key, if there is one.
+    ///
+    /// # Errors
+    /// [`HostError`] of the store.
+    pub async fn find_by_key<W: Workflow>(&self, business_key: &str) -> Result<Option<WorkflowHandle<W>>, HostError> {
+        name::check("business key", business_key)?;
+        let found = self.node.store.find_by_key(W::ID, business_key).await?;
+        Ok(found.map(|id| WorkflowHandle::new(self.instance(id))))
+    }
+
+    /// A page of instances.
+    ///
+    /// # Errors
+    /// [`HostError`] of the store.
+    pub async fn find(&self, query: &InstanceQuery) -> Result<Page<InstanceSummary>, HostError> {
+        Ok(self.node.store.find(query).await?)
+    }
+
+    /// How much is in the store.
+    ///
+    /// # Errors
+    /// [`HostError`] of the store.
+    pub async fn statistics(&self) -> Result<StoreStatistics, HostError> {
+        Ok(self.node.store.statistics().await?)
+    }
+
+    /// Publishes an event now. When this returns, the event is stored, and reaches every wait that matches it, now or later.
+    ///
+    /// # Errors
+    /// [`HostError`]: a bad name or key, data that is too large, or the store.
+    #[doc(alias = "PublishEvent")]
+    pub async fn publish_event(&self, event: &str, key: &str, data: impl Serialize + Send) -> Result<EventId, HostError> {
+        let event = self.new_event(event, key, &data)?;
+        self.publish(event).await
+    }
+
+    /// An event to be given to [`publish`](Self::publish), for example with a time or an id of its own.
+    ///
+    /// # Errors
+    /// [`HostError`]: a bad name or key, or data that is too large or cannot be written as JSON.
+    pub fn new_event(&self, event: &str, key: &str, data: &(impl Serialize + ?Sized)) -> Result<NewEvent, HostError> {
+        name::check("event name", event)?;
+        name::check("event key", key)?;
+        let what = || format!("data of event `{event}`");
+        let data = Encoded::of(data).map_err(|error| HostError::data(what(), error))?;
+        let (bytes, limit) = (data.as_str().len(), self.node.settings.event_limit);
+        if bytes > limit {
+            return Err(HostError::TooLarge { what: what(), bytes, limit });
+        }
+        Ok(NewEvent::new(event, key).with_data(data))
+    }
+
+    /// Publishes an event. Publishing the same id again changes nothing.
+    ///
+    /// # Errors
+    /// [`HostError`] of the store.
+    pub async fn publish(&self, event: NewEvent) -> Result<EventId, HostError> {
+        if !self.node.settings.publish_events {
+            return Err(HostError::SwitchedOff { action: "publish events", setting: "publish_events" });
+        }
+        let id = event.id.clone();
+        let outcome = self.node.store.publish(std::slice::from_ref(&event)).await?;
+        metrics::counter!("latchwork.events.published").increment(1);
+        self.node.enqueue(&outcome.wake).await;
+        Ok(id)
+    }
+
+    /// Hands out the oldest open activity of one of these names, for `lease`. `None` when there is none.
+    ///
+    /// # Errors
+    /// [`HostError`] of the store.
+    #[doc(alias = "GetPendingActivity")]
+    pub async fn claim_activity(&self, names: &[&str], worker: &str, lease: Duration) -> Result<Option<ActivityClaim>, HostError> {
+        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+        Ok(self.node.store.claim_activity(&names, worker, lease).await?)
+    }
+
+    /// A worker's result. Refused when the token has expired or was used.
+    ///
+    /// # Errors
+    /// [`HostError`] of the store.
+    #[doc(alias = "SubmitActivitySuccess")]
+    #[doc(alias = "SubmitActivityFailure")]
+    pub async fn submit_activity(&self, token: &ActivityToken, outcome: ActivityOutcome) -> Result<SubmitOutcome, HostError> {
+        let submitted = self.node.store.submit_activity(token, outcome).await?;
+        if let SubmitOutcome::Accepted(item) = &submitted {
+            self.node.enqueue(std::slice::from_ref(item)).await;
+        }
+        Ok(submitted)
+    }
+
+    /// Gives a claimed activity back at once; `false` when the token is not its current one.
+    ///
+    /// # Errors
+    /// [`HostError`] of the store.
+    #[doc(alias = "ReleaseActivityToken")]
+    pub async fn release_activity(&self, token: &ActivityToken) -> Result<bool, HostError> {
+        Ok(self.node.store.release_activity(token).await?)
+    }
+
+    /// Life-cycle events from now on.
+    pub fn subscribe(&self) -> LifeCycleSubscription {
+        self.node.hub.subscribe()
+    }
+
+    /// The state of the services, as far as this node's work came upon it.
+    #[must_use]
+    pub fn health(&self) -> HealthReport {
+        let health = &self.node.health;
+        HealthReport {
+            lock: health.lock.report(),
+            queue: health.queue.report(),
+            store: health.store.report(),
+            active: self.node.active.len(),
+        }
+    }
+
+    /// The name of this node.
+    #[must_use]
+    pub fn node_id(&self) -> &str {
+        &self.node.name
+    }
+
+    /// The lock provider, for locks of the application's own.
+    #[must_use]
+    pub fn locks(&self) -> &Arc<dyn DistributedLockProvider> {
+        &self.node.lock
+    }
+
+    /// The queue.
+    #[must_use]
+    pub fn queue(&self) -> &Arc<dyn QueueProvider> {
+        &self.node.queue
+    }
+
+    /// The store.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn PersistenceProvider> {
+        &self.node.store
+    }
+
+    /// Takes no more work, lets running bodies finish within the grace period, then cancels them; checkpoints, releases the locks, and
+    /// stops the providers. Bounded: about the grace period, and a few seconds. What did not end is in the report, and its lock stays
+    /// until the process ends. Calling it again is harmless.
+    ///
+    /// # Errors
+    /// The first [`HostError::Stop`] of a provider; the others are stopped all the same.
+    pub async fn stop(&self) -> Result<StopReport, HostError> {
+        let node = &self.node;
+        node.stopping.cancel();
+        node.tasks.close();
+        let all_gone = |span| async move { tokio::time::timeout(span, node.tasks.wait()).await.is_ok() };
+        // The committer ends when nobody can hand it anything more, so bursts are counted, not tasks.
+        let mut clean = node.bursts_end(node.settings.stop_grace).await;
+        node.grace_is_over.cancel();
+        if !clean {
+            clean = node.bursts_end(Duration::from_secs(3)).await;
+        }
+        let unfinished: Vec<_> = node.active.running().into_iter().filter(|(_, steps)| !steps.is_empty()).collect();
+        for (instance, steps) in &unfinished {
+            tracing::error!(%instance, ?steps, "a body did not end; its instance's lock stays until the process ends");
+        }
+        node.committer.close();
+        if clean {
+            all_gone(Duration::from_secs(1)).await;
+        }
+        let grace = Duration::from_secs(5);
+        let mut result = Ok(StopReport { unfinished: unfinished.clone() });
+        let mut note = |role, stopped: Result<(), latchwork_core::BoxError>| {
+            if let Err(source) = stopped
+                && result.is_ok()
+            {
+                result = Err(HostError::Stop { role, source });
+            }
+        };
+        note("queue", node.queue.stop(grace).await.map_err(Into::into));
+        // Locks of bodies that will not end are not given away.
+        if unfinished.is_empty() {
+            note("lock provider", node.lock.stop(grace).await.map_err(Into::into));
+        }
+        note("event hub", node.hub.stop(grace).await);
+        note("store", node.store.stop(grace).await.map_err(Into::into));
+        if unfinished.is_empty() {
+            self.life.claim.lock().unwrap_or_else(PoisonError::into_inner).take();
+        }
+        result
+    }
+
+    fn registered(&self, definition: &str, version: Option<u32>) -> Result<&Registered, HostError> {
+        let registry = &self.node.registry;
+        let found = match version {
+            Some(version) => registry.get(definition, version),
+            None => registry.latest(definition),
+        };
+        let registered = found.ok_or_else(|| HostError::UnknownWorkflow { definition: definition.to_owned(), version })?;
+        match &registered.conflict {
+            None => Ok(registered),
+            Some(difference) => Err(HostError::ShapeChanged {
+                definition: definition.to_owned(),
+                version: registered.definition.version,
+                difference: difference.clone(),
+            }),
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! What a body's end does to its instance.
+
+use super::{Instance, changes::StepOfCheckpoint, flow::values_as_items, guarded};
+use crate::{
+    body::ExecutionResult,
+    definition::{ErasedBody, NodeKind},
+    error::{StepError, StepResult},
+    policy::{Durability, GivingUp},
+};
+use latchwork_core::{
+    clock::{self, Timestamp},
+    hub::LifeCycleKind,
+    limits,
+    store::{Encoded, PointerId, PointerStatus, WorkflowStatus},
+};
+use serde_json::Value;
+use std::sync::Arc;
+
+impl Instance {
+    /// A body ended. `body` is gone when it panicked.
+    pub(crate) fn body_ended(&mut self, id: PointerId, body: Option<Box<dyn ErasedBody>>, result: StepResult, now: Timestamp) {
+        // The pointer is gone when its branch ended first.
+        let Some(pointer) = self.pointers.get_mut(&id) else { return };
+        if !std::mem::take(&mut pointer.running) {
+            return;
+        }
+        self.running = self.running.saturating_sub(1);
+        if self.status.is_terminal() {
+            return;
+        }
+        pointer.record.attempts += 1;
+        self.changes.ended_steps.push(StepOfCheckpoint { pointer: id });
+        let applied = result.and_then(|result| self.apply_result(id, body, result, now));
+        if let Err(error) = applied {
+            self.failed(id, &error, now);
+        }
+        self.advance(now);
+    }
+
+    fn apply_result(&mut self, id: PointerId, body: Option<Box<dyn ErasedBody>>, result: ExecutionResult, now: Timestamp) -> StepResult<()> {
+        let definition = self.definition.clone();
+        let Some(pointer) = self.pointers.get(&id) else { return Ok(()) };
+        let NodeKind::Step(step) = &definition.node(pointer.node).kind else { return Ok(()) };
+        match result {
+            ExecutionResult::Next => {
+                let after = self.done(id, body)?;
+                self.finish(id, after, now);
+            }
+            ExecutionResult::Outcome(value) => {
+                let after = self.done(id, body)?;
+                let branch = (0..).zip(&step.outcomes).find(|(_, (outcome, _))| *outcome == value);
+                match branch {
+                    Some((branch, (_, block))) => self.open_branch(id, *block, branch, 0, None, after),
+                    None => self.finish(id, after, now),
+                }
+            }
+            ExecutionResult::Branch(values) => {
+                if step.each.is_none() {
+                    return Err(StepError::permanent("it answered with a branch for each value, but its definition has no `branches`"));
+                }
+                let (items, encoded) = values_as_items(values)?;
+                let after = self.done(id, body)?;
+                self.begin_items(id, items, encoded, after, now);
+            }
+            ExecutionResult::Persist(state) => {
+                self.keep(id, Some(state))?;
+                self.again_after_checkpoint(id);
+                self.make_ready(id);
+            }
+            ExecutionResult::Sleep { span, state } => {
+                self.keep(id, state)?;
+                self.changes.durable = true;
+                self.set_status(id, PointerStatus::Sleeping);
+                self.set_timer(id, clock::add(now, span));
+            }
+            ExecutionResult::WaitForEvent { name, key, as_of, state } => {
+                latchwork_core::name::check("event name", &name).map_err(StepError::permanent)?;
+                latchwork_core::name::check("event key", &key).map_err(StepError::permanent)?;
+                self.keep(id, state)?;
+                self.subscribe(id, name.into(), key, as_of);
+            }
+            ExecutionResult::WaitForActivity { name, parameters, state } => {
+                latchwork_core::name::check("activity name", &name).map_err(StepError::permanent)?;
+                let parameters = Encoded::of(&parameters)?;
+                self.keep(id, state)?;
+                self.ask_worker(id, name, parameters);
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies the outputs of a body that is done. Returns the checkpoint after which what follows can start.
+    fn done(&mut self, id: PointerId, body: Option<Box<dyn ErasedBody>>) -> StepResult<u64> {
+        let definition = self.definition.clone();
+        let Some(pointer) = self.pointers.get_mut(&id) else { return Ok(self.next_number) };
+        let NodeKind::Step(step) = &definition.node(pointer.node).kind else { return Ok(self.next_number) };
+        if let Some(mut body) = body.filter(|_| !step.outputs.is_empty()) {
+            let items = pointer.items.clone();
+            // What the data was is kept: an output that fails half-way must not leave half.
+            let before = self.data.clone();
+            (definition.data.unshare)(&mut self.data);
+            let data = &mut self.data;
+            let applied = guarded(|| {
+                let data = Arc::get_mut(data).ok_or_else(crate::data::wrong_type)?;
+                step.outputs.iter().try_for_each(|output| output(&mut *body, data, &items))
+            });
+            if let Err(error) = applied {
+                self.data = before;
+                return Err(error);
+            }
+            self.changes.data = true;
+        }
+        self.happened.push(LifeCycleKind::StepCompleted { step: definition.node(pointer.node).name.clone() });
+        metrics::counter!("latchwork.step.completed").increment(1);
+        match step.durability {
+            Durability::Checkpoint => {
+                self.changes.durable = true;
+                Ok(self.next_number)
+            }
+            Durability::Replayable => Ok(pointer.after),
+        }
+    }
+
+    /// Keeps what a body that is not done asked to keep. It has not failed, so its tries start anew.
+    fn keep(&mut self, id: PointerId, state: Option<Value>) -> StepResult<()> {
+        if let Some(state) = &state {
+            let bytes = serde_json::to_string(state)?.len();
+            if bytes > limits::STEP_STATE_BYTES {
+                let error = format!("the state to keep has {bytes} bytes of JSON, the limit is {}", limits::STEP_STATE_BYTES);
+                return Err(StepError::permanent(error));
+            }
+        }
+        if let Some(pointer) = self.pointers.get_mut(&id) {
+            if let Some(state) = state {
+                pointer.state.kept = Some(Arc::new(state));
+            }
+            pointer.state.event = None;
+            pointer.state.activity = None;
+            pointer.record.attempts = 0;
+            self.touch(id);
+        }
+        Ok(())
+    }
+
+    pub(super) fn again_after_checkpoint(&mut self, id: PointerId) {
+        self.changes.durable = true;
+        if let Some(pointer) = self.pointers.get_mut(&id) {
+            pointer.after = self.next_number;
+        }
+    }
+
+    /// A body failed: tries it again later, or gives up.
+    fn failed(&mut self, id: PointerId, error: &StepError, now: Timestamp) {
+        let Some(pointer) = self.pointers.get(&id) else { return };
+        let pause = match error.is_permanent() {
+            true => None,
+            false => self.retry_of(pointer).pause(pointer.record.attempts, id.as_u128()),
+        };
+        match pause {
+            None => self.give_up(id, error, now),
+            Some(pause) => {
+                self.record_error(id, error, now);
+                self.changes.durable = true;
+                self.set_status(id, PointerStatus::Sleeping);
+                self.set_timer(id, clock::add(now, pause.max(error.retry_after_hint().unwrap_or_default())));
+            }
+        }
+    }
+
+    /// A step has failed for good.
+    pub(super) fn give_up(&mut self, id: PointerId, error: &StepError, now: Timestamp) {
+        let message = self.record_error(id, error, now);
+        let Some(pointer) = self.pointers.get(&id) else { return };
+        let (step, attempts) = (pointer.record.step.clone(), pointer.record.attempts.max(1));
+        let tries = if attempts == 1 { "1 try".to_owned() } else { format!("{attempts} tries") };
+        let reason = format!("step `{step}` failed for good after {tries}: {message}");
+        let giving_up = self.retry_of(pointer).giving_up;
+        self.end_wait(id);
+        self.set_status(id, PointerStatus::Failed);
+        match giving_up {
+            GivingUp::Suspend => self.suspend(Some(reason)),
+            GivingUp::Terminate => self.end(WorkflowStatus::Terminated, Some(reason)),
+        }
+    }
+}

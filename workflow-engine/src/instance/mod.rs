@@ -1,0 +1,167 @@
+//! One instance in memory: its open pointers, its data, and what changed since the last checkpoint.
+//!
+//! No I/O and no time of its own: the burst tells it what happened (`body_ended`, `apply_inbox`, `fire_timers`) and takes
+//! what there is to do (`next_ready`, `take_checkpoint`).
+
+mod changes;
+mod ended;
+mod flow;
+mod inbox;
+mod load;
+mod pointer;
+
+pub(crate) use changes::{StepOfCheckpoint, Unwritable};
+pub(crate) use pointer::{Pointer, PointerMap};
+
+use crate::{
+    data::AnyData,
+    definition::{Definition, NodeKind},
+    error::{StepError, StepResult},
+    policy::Retry,
+};
+use changes::Changes;
+use flow::Task;
+use latchwork_core::{
+    clock::Timestamp,
+    hub::LifeCycleKind,
+    store::{CheckpointId, InboxId, InstanceId, PointerId, Revision, SubscriptionId, WorkflowStatus},
+};
+use std::{
+    collections::{BTreeSet, HashMap, HashSet, VecDeque},
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+/// What holds for all instances of a host.
+#[derive(Debug)]
+pub(crate) struct Rules {
+    /// For steps without a policy of their own or of their definition.
+    pub(crate) retry: Retry,
+    pub(crate) data_limit: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Instance {
+    pub(crate) definition: Arc<Definition>,
+    pub(crate) id: InstanceId,
+    pub(crate) reference: Option<String>,
+    pub(crate) status: WorkflowStatus,
+    pub(crate) reason: Option<String>,
+    created: Timestamp,
+    revision: Revision,
+    fault_count: u32,
+    /// Whether the stored due time has come, so that it need not be written again while there is work.
+    stored_due_has_come: bool,
+    rules: Arc<Rules>,
+
+    data: Arc<AnyData>,
+    pointers: PointerMap,
+    last_sequence: i64,
+    /// Bodies that can run.
+    ready: VecDeque<PointerId>,
+    /// Bodies that can run once the next checkpoint is committed.
+    blocked: Vec<PointerId>,
+    timers: BTreeSet<(Timestamp, PointerId)>,
+    waits: HashMap<SubscriptionId, PointerId>,
+    running: usize,
+
+    /// Control flow still to be advanced.
+    tasks: VecDeque<Task>,
+    /// Pointers opened that do or wait for something; see `Pointer::progress_at`.
+    leaves: u64,
+    idle_jumps: usize,
+
+    burst: u128,
+    /// The number of the next checkpoint, from 1.
+    next_number: u64,
+    committed_number: u64,
+    changes: Changes,
+    /// Inbox rows seen in this burst.
+    seen: HashSet<InboxId>,
+    /// What happened since the last checkpoint was taken, to be told after its commit.
+    happened: Vec<LifeCycleKind>,
+}
+
+impl Instance {
+    /// The body that can run next; it counts as running from now on.
+    pub(crate) fn next_ready(&mut self) -> Option<PointerId> {
+        if self.status != WorkflowStatus::Runnable {
+            return None;
+        }
+        while let Some(id) = self.ready.pop_front() {
+            if let Some(pointer) = self.pointers.get_mut(&id)
+                && pointer.can_run()
+            {
+                pointer.running = true;
+                self.running += 1;
+                return Some(id);
+            }
+        }
+        None
+    }
+
+    /// Bodies that could run now.
+    pub(crate) fn ready_count(&self) -> usize {
+        if self.status == WorkflowStatus::Runnable { self.ready.len() } else { 0 }
+    }
+
+    pub(crate) fn pointer(&self, id: PointerId) -> Option<&Pointer> {
+        self.pointers.get(&id)
+    }
+
+    pub(crate) fn data(&self) -> &Arc<AnyData> {
+        &self.data
+    }
+
+    /// The earliest time at which a pointer wakes by itself.
+    pub(crate) fn next_timer(&self) -> Option<Timestamp> {
+        if self.status != WorkflowStatus::Runnable {
+            return None;
+        }
+        self.timers.first().map(|(due, _)| *due)
+    }
+
+    /// The steps whose bodies run.
+    pub(crate) fn running_steps(&self) -> Vec<Arc<str>> {
+        self.pointers.values().filter(|pointer| pointer.running).map(|pointer| pointer.record.step.clone()).collect()
+    }
+
+    /// All bodies were dropped: none has completed, so each can run again.
+    pub(crate) fn bodies_dropped(&mut self) {
+        self.running = 0;
+        for (id, pointer) in &mut self.pointers {
+            if std::mem::take(&mut pointer.running) {
+                self.ready.push_back(*id);
+            }
+        }
+    }
+
+    /// What happened since it was last asked.
+    pub(crate) fn take_happened(&mut self) -> Vec<LifeCycleKind> {
+        std::mem::take(&mut self.happened)
+    }
+
+    /// The id of the next checkpoint.
+    fn checkpoint_id(&self) -> CheckpointId {
+        CheckpointId { burst: self.burst, number: self.next_number }
+    }
+
+    fn retry_of<'a>(&'a self, pointer: &Pointer) -> &'a Retry {
+        let own = match &self.definition.node(pointer.node).kind {
+            NodeKind::Step(step) => step.retry.as_ref(),
+            _ => None,
+        };
+        own.or(self.definition.retry.as_ref()).unwrap_or(&self.rules.retry)
+    }
+}
+
+/// Runs the user's code so that a panic in it is an error of the step.
+pub(crate) fn guarded<T>(code: impl FnOnce() -> StepResult<T>) -> StepResult<T> {
+    catch_unwind(AssertUnwindSafe(code)).unwrap_or_else(|panic| Err(panicked(&*panic)))
+}
+
+/// The error of a step whose code panicked.
+pub(crate) fn panicked(panic: &(dyn std::any::Any + Send)) -> StepError {
+    let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    StepError::from(format!("the step's code panicked: {}", text.unwrap_or("no message")))
+}

@@ -1,0 +1,125 @@
+use crate::{
+    body::Kept,
+    data::{AnyData, Items},
+    definition::NodeIndex,
+};
+use latchwork_core::store::{ActivityOutcome, PointerId, PointerRecord, PointerStatus, SubscriptionId};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::{
+    collections::HashMap,
+    hash::{BuildHasherDefault, Hasher},
+    sync::Arc,
+};
+
+/// The branch number of the record that holds a for-each's collection.
+pub(super) const COLLECTION: u32 = u32::MAX;
+
+/// An open pointer.
+#[derive(Debug)]
+pub(crate) struct Pointer {
+    pub(crate) record: PointerRecord,
+    pub(crate) node: NodeIndex,
+    /// The items of the for-each loops around it.
+    pub(crate) items: Items,
+    pub(super) state: PointerState,
+    /// The collection of a for-each, with the id and sequence of the record that holds it.
+    pub(super) collection: Option<Collection>,
+    /// What it waits for.
+    pub(super) wait: Option<Wait>,
+    /// Open pointers right below it.
+    pub(super) children: usize,
+    /// The checkpoint that must be committed before its body starts.
+    pub(super) after: u64,
+    /// `Instance::leaves` when the round of a loop began: a round that opens none cannot change anything.
+    pub(super) progress_at: u64,
+    pub(super) dirty: bool,
+    pub(super) running: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Collection {
+    pub(super) record: PointerRecord,
+    pub(super) items: Arc<[Arc<AnyData>]>,
+    pub(super) dirty: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    Event(SubscriptionId),
+    Activity(SubscriptionId),
+}
+
+/// What the store keeps of a pointer as JSON.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct PointerState {
+    /// What the body asked to keep.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) kept: Option<Arc<Value>>,
+    /// The event that the body waited for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) event: Option<Arc<Value>>,
+    /// The activity result that the body waited for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) activity: Option<Arc<ActivityOutcome>>,
+    /// How often it has waited: the next wait's number.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(super) waits: u64,
+    /// The next item of a for-each.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(super) next: u64,
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl Pointer {
+    pub(super) fn new(record: PointerRecord, node: NodeIndex, items: Items) -> Self {
+        Self {
+            record,
+            node,
+            items,
+            state: PointerState::default(),
+            collection: None,
+            wait: None,
+            children: 0,
+            after: 0,
+            progress_at: u64::MAX,
+            dirty: false,
+            running: false,
+        }
+    }
+
+    pub(super) fn can_run(&self) -> bool {
+        self.record.status == PointerStatus::Ready && !self.running
+    }
+
+    /// What its body is given of earlier runs.
+    pub(crate) fn kept(&self) -> Kept {
+        Kept { state: self.state.kept.clone(), event: self.state.event.clone(), activity: self.state.activity.clone() }
+    }
+}
+
+/// Open pointers by id. Ids are digests already, so hashing them again would be wasted.
+pub(crate) type PointerMap = HashMap<PointerId, Pointer, BuildHasherDefault<TakesDigest>>;
+
+#[derive(Debug, Default)]
+pub(crate) struct TakesDigest(u64);
+
+impl Hasher for TakesDigest {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u128(&mut self, digest: u128) {
+        self.0 = digest as u64;
+    }
+}

@@ -1,0 +1,510 @@
+//! A burst: an instance advances in memory, under its lock, until it rests.
+
+use super::{Active, BackOff, CANCEL_GRACE, Node, time::StoreTime};
+use crate::{
+    body::StepContext,
+    definition::{BoxFuture, ErasedBody, NodeKind},
+    error::{StepError, StepResult},
+    instance::{Instance, StepOfCheckpoint, Unwritable, guarded, panicked},
+};
+use futures_util::FutureExt;
+use latchwork_core::{
+    clock::ClockExt,
+    hub::LifeCycleEvent,
+    lock::LockGuard,
+    queue::WorkItem,
+    store::{Checkpoint, CheckpointOutcome, Committed, InboxRow, PointerId, StoreError, WorkflowStatus},
+};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+/// How a burst came to its end.
+#[derive(Debug)]
+pub(super) enum BurstEnd {
+    /// Nothing can run now.
+    Rests,
+    /// The instance has ended.
+    Ended,
+    /// Others wait.
+    Yields,
+    /// The node stops.
+    Stopped,
+    /// The lock is lost.
+    Lost,
+    /// Another node has written the instance.
+    Refused,
+    /// The store fails.
+    Failed,
+}
+
+/// What a body left.
+struct BodyEnd {
+    pointer: PointerId,
+    /// Gone when it panicked.
+    body: Option<Box<dyn ErasedBody>>,
+    result: StepResult,
+}
+
+/// The one checkpoint that may be in flight.
+struct InFlight {
+    outcome: BoxFuture<'static, Option<CheckpointOutcome>>,
+    steps: Vec<StepOfCheckpoint>,
+    events: Vec<LifeCycleEvent>,
+}
+
+pub(super) struct Burst<'a> {
+    node: Arc<Node>,
+    instance: Instance,
+    active: &'a Active,
+    time: StoreTime,
+    lost: CancellationToken,
+    fencing: Option<u64>,
+    /// Fires when bodies should end early.
+    cancel: CancellationToken,
+    /// A body that runs in the burst's own task, because it was the only one that could.
+    inline: Option<BoxFuture<'static, BodyEnd>>,
+    /// Bodies that run beside each other.
+    beside: JoinSet<BodyEnd>,
+    in_flight: Option<InFlight>,
+    /// When bodies that were cancelled are dropped, by the monotonic clock.
+    drop_bodies_at: Option<Duration>,
+    /// Whether the node was seen to stop.
+    stopping: bool,
+    follow_ups: Vec<WorkItem>,
+    began: Duration,
+}
+
+impl<'a> Burst<'a> {
+    pub(super) fn new(node: Arc<Node>, instance: Instance, active: &'a Active, guard: &LockGuard, time: StoreTime) -> Self {
+        let began = node.clock.monotonic();
+        Self {
+            node,
+            instance,
+            active,
+            time,
+            lost: guard.lost_token(),
+            fencing: guard.fencing_token(),
+            cancel: CancellationToken::new(),
+            inline: None,
+            beside: JoinSet::new(),
+            in_flight: None,
+            drop_bodies_at: None,
+            stopping: false,
+            follow_ups: Vec::new(),
+            began,
+        }
+    }
+
+    /// Runs until the burst has to end. Bodies may still be there then: see [`stop_bodies`](Self::stop_bodies).
+    pub(super) async fn run(&mut self, inbox: Vec<InboxRow>) -> BurstEnd {
+        let now = self.time.now();
+        self.instance.apply_inbox(inbox, now);
+        loop {
+            if self.lost.is_cancelled() {
+                return BurstEnd::Lost;
+            }
+            let now = self.time.now();
+            self.instance.fire_timers(now);
+            let ended = self.instance.status.is_terminal();
+            if ended && self.has_bodies() {
+                self.cancel_bodies(self.node.settings.stop_grace);
+            }
+            let may_start = !ended && !self.stopping && !self.must_yield();
+            if may_start {
+                self.start_bodies();
+            }
+            let can_start = may_start && self.instance.ready_count() > 0;
+            let idle = !self.has_bodies() && !can_start;
+            let due_to_write = self.instance.must_checkpoint() || (idle && self.instance.has_changes());
+            if self.in_flight.is_none() && due_to_write && !(ended && self.has_bodies()) {
+                if ended {
+                    self.instance.close_all(now);
+                }
+                if let Err(unwritable) = self.write() {
+                    return self.suspend_unwritable(&unwritable).await;
+                }
+            } else if self.in_flight.is_none() && idle {
+                match self.rest(may_start).await {
+                    Some(end) => return end,
+                    None => continue,
+                }
+            }
+            if let Some(end) = self.wait().await {
+                return end;
+            }
+            // A burst that never has to wait must not keep its thread.
+            tokio::task::consume_budget().await;
+        }
+    }
+
+    /// Nothing to do: ends, unless there is news.
+    async fn rest(&mut self, may_start: bool) -> Option<BurstEnd> {
+        if self.instance.status.is_terminal() {
+            return Some(BurstEnd::Ended);
+        }
+        if self.stopping {
+            return Some(BurstEnd::Stopped);
+        }
+        if !may_start && self.instance.ready_count() > 0 {
+            return Some(BurstEnd::Yields);
+        }
+        if self.active.take_woken() && self.read_inbox().await {
+            return None;
+        }
+        Some(BurstEnd::Rests)
+    }
+
+    /// Whether others wait, and this instance had its share. Asked only when no body runs.
+    fn must_yield(&self) -> bool {
+        !self.has_bodies()
+            && self.node.permits.available_permits() == 0
+            && self.node.clock.monotonic().saturating_sub(self.began) > self.node.settings.burst_budget
+    }
+
+    fn has_bodies(&self) -> bool {
+        self.inline.is_some() || !self.beside.is_empty()
+    }
+
+    /// Starts the bodies that can run. One alone runs in the burst's own task; several run beside each other.
+    fn start_bodies(&mut self) {
+        let mut running = usize::from(self.inline.is_some()) + self.beside.len();
+        let mut started = false;
+        while running < self.node.settings.max_concurrent_steps {
+            let Some(id) = self.instance.next_ready() else { break };
+            let alone = running == 0 && self.instance.ready_count() == 0;
+            match self.prepare(id) {
+                Ok((body, cx)) => {
+                    let run = run_body(id, body, cx);
+                    if alone {
+                        self.inline = Some(Box::pin(run));
+                    } else {
+                        self.beside.spawn(run);
+                    }
+                    running += 1;
+                    started = true;
+                }
+                Err(error) => {
+                    let now = self.time.now();
+                    self.instance.body_ended(id, None, Err(error), now);
+                }
+            }
+        }
+        // Who watches long bodies need not know of those that end at once.
+        if started && !self.beside.is_empty() {
+            self.show_bodies();
+        }
+    }
+
+    fn show_bodies(&self) {
+        let now = self.node.clock.monotonic();
+        self.active.set_bodies(self.instance.running_steps(), now);
+    }
+
+    /// A fresh body with its inputs applied, and its context.
+    fn prepare(&self, id: PointerId) -> StepResult<(Box<dyn ErasedBody>, StepContext)> {
+        let gone = || StepError::permanent("its pointer is gone; please report this as a bug");
+        let pointer = self.instance.pointer(id).ok_or_else(gone)?;
+        let node = self.instance.definition.node(pointer.node);
+        let NodeKind::Step(step) = &node.kind else { return Err(gone()) };
+        let (data, items) = (self.instance.data(), &pointer.items);
+        let body = guarded(|| {
+            let mut body = (step.make)(&self.node.services)?;
+            step.inputs.iter().try_for_each(|input| input(&mut *body, data, items))?;
+            Ok(body)
+        })?;
+        let cx = StepContext {
+            services: self.node.services.clone(),
+            instance: self.instance.id.clone(),
+            step: node.name.clone(),
+            pointer: id,
+            key: std::sync::OnceLock::new(),
+            attempt: pointer.record.attempts + 1,
+            fencing: self.fencing,
+            cancellation: self.cancel.clone(),
+            kept: pointer.kept(),
+        };
+        Ok((body, cx))
+    }
+
+    /// Hands over a checkpoint of all that changed.
+    fn write(&mut self) -> Result<(), Unwritable> {
+        let now = self.time.now();
+        let (checkpoint, steps) = self.instance.take_checkpoint(now)?;
+        let happened = self.instance.take_happened();
+        let events = if self.node.hub.has_subscribers() {
+            let definition = &self.instance.definition;
+            let event = |kind| {
+                let event = LifeCycleEvent::new(self.instance.id.clone(), definition.id.clone(), definition.version, now, kind);
+                event.with_reference(self.instance.reference.clone())
+            };
+            happened.into_iter().map(event).collect()
+        } else {
+            Vec::new()
+        };
+        let outcome = commit(self.node.clone(), checkpoint, self.lost.clone()).boxed();
+        self.in_flight = Some(InFlight { outcome, steps, events });
+        Ok(())
+    }
+
+    /// Waits for whatever comes first.
+    async fn wait(&mut self) -> Option<BurstEnd> {
+        // What is there already needs no waiting: bodies and stores in memory mostly are.
+        if let Some(flight) = &mut self.in_flight
+            && let Some(outcome) = (&mut flight.outcome).now_or_never()
+        {
+            return self.written(outcome).await;
+        }
+        if let Some(body) = &mut self.inline
+            && let Some(end) = body.now_or_never()
+        {
+            self.inline = None;
+            self.body_ended(end);
+            return None;
+        }
+        if self.inline.is_some() {
+            self.show_bodies();
+        }
+        let clock = self.node.clock.clone();
+        let timer = self.instance.next_timer().map(|due| self.time.deadline(due));
+        let timer_matters = timer.is_some() && self.has_bodies() && !self.stopping;
+        tokio::select! {
+            biased;
+            () = self.lost.cancelled() => Some(BurstEnd::Lost),
+            outcome = async { match &mut self.in_flight { Some(flight) => (&mut flight.outcome).await, None => std::future::pending().await } } => {
+                self.written(outcome).await
+            }
+            end = async { match &mut self.inline { Some(body) => body.await, None => std::future::pending().await } } => {
+                self.inline = None;
+                self.body_ended(end);
+                None
+            }
+            Some(end) = self.beside.join_next(), if !self.beside.is_empty() => {
+                // A body's own panic is caught in its task, so this can only be an abort, which only `stop_bodies` asks for.
+                if let Ok(end) = end {
+                    self.body_ended(end);
+                }
+                None
+            }
+            () = self.active.news(), if !self.instance.status.is_terminal() => {
+                let rows = self.active.take_rows();
+                let now = self.time.now();
+                self.instance.apply_inbox(rows, now);
+                if self.active.take_woken() {
+                    self.read_inbox().await;
+                }
+                None
+            }
+            () = clock.sleep_until(timer.unwrap_or_default()), if timer_matters => None,
+            () = clock.sleep_until(self.drop_bodies_at.unwrap_or_default()), if self.drop_bodies_at.is_some() => {
+                self.drop_bodies_at = None;
+                self.drop_bodies().await;
+                None
+            }
+            () = self.node.stopping.cancelled(), if !self.stopping => {
+                self.stopping = true;
+                None
+            }
+            () = self.node.grace_is_over.cancelled(), if self.stopping && !self.cancel.is_cancelled() => {
+                if self.in_flight.is_some() && !self.has_bodies() {
+                    return Some(BurstEnd::Stopped);
+                }
+                self.cancel_bodies(CANCEL_GRACE);
+                None
+            }
+        }
+    }
+
+    fn body_ended(&mut self, end: BodyEnd) {
+        let now = self.time.now();
+        self.instance.body_ended(end.pointer, end.body, end.result, now);
+        self.active.set_bodies(Vec::new(), now_of(&self.node));
+        if self.has_bodies() {
+            self.show_bodies();
+        }
+    }
+
+    /// The answer to the checkpoint in flight.
+    async fn written(&mut self, outcome: Option<CheckpointOutcome>) -> Option<BurstEnd> {
+        let flight = self.in_flight.take()?;
+        match outcome {
+            None => Some(BurstEnd::Lost),
+            Some(CheckpointOutcome::Committed(committed)) => {
+                self.committed(committed, flight.events).await;
+                None
+            }
+            Some(CheckpointOutcome::Refused { .. }) => Some(BurstEnd::Refused),
+            Some(CheckpointOutcome::Failed(error)) if error.is_retryable() => Some(BurstEnd::Failed),
+            Some(CheckpointOutcome::Failed(error)) => {
+                let unwritable = Unwritable { reason: causes(&error), steps: flight.steps };
+                Some(self.suspend_unwritable(&unwritable).await)
+            }
+        }
+    }
+
+    async fn committed(&mut self, committed: Committed, events: Vec<LifeCycleEvent>) {
+        self.time.update(committed.now);
+        self.instance.committed(&committed);
+        metrics::counter!("latchwork.checkpoints").increment(1);
+        if !committed.wake.is_empty() {
+            self.follow_ups.extend(committed.wake);
+            // With bodies still running the end may be far; others need not wait for it.
+            if self.has_bodies() {
+                let follow_ups = std::mem::take(&mut self.follow_ups);
+                self.node.enqueue(&follow_ups).await;
+            }
+        }
+        self.node.tell(events).await;
+        if !committed.inbox.is_empty() {
+            let now = self.time.now();
+            self.instance.apply_inbox(committed.inbox, now);
+        }
+    }
+
+    /// Looks at the inbox; whether there was something new.
+    async fn read_inbox(&mut self) -> bool {
+        match self.node.store.read_inbox(std::slice::from_ref(&self.instance.id)).await {
+            Ok(inboxes) => {
+                let now = self.time.now();
+                let rows = inboxes.into_iter().flat_map(|(_, rows)| rows).collect();
+                self.instance.apply_inbox(rows, now)
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the instance's inbox could not be read; the next checkpoint's answer brings it");
+                self.node.health.store.fails(&error);
+                // The mark is kept for the look that follows.
+                self.active.wake();
+                self.node.clock.sleep(self.node.settings.idle_time).await;
+                false
+            }
+        }
+    }
+
+    /// What was to be stored can never be: the instance is suspended as it was stored, and the steps that led there are blamed.
+    /// Their bodies are not run again to try.
+    async fn suspend_unwritable(&mut self, unwritable: &Unwritable) -> BurstEnd {
+        self.stop_bodies().await;
+        let loaded = match self.node.store.load(&self.instance.id).await {
+            Ok(Some(loaded)) => loaded,
+            Ok(None) => return BurstEnd::Refused,
+            Err(_) => return BurstEnd::Failed,
+        };
+        self.time.update(loaded.now);
+        let burst = uuid::Uuid::now_v7().as_u128();
+        let Ok(instance) = Instance::load(self.instance.definition.clone(), loaded, burst, self.node.rules.clone()) else {
+            return BurstEnd::Failed;
+        };
+        self.instance = instance;
+        let now = self.time.now();
+        self.instance.suspend_unwritable(&unwritable.steps, &unwritable.reason, now);
+        if self.write().is_err() {
+            return BurstEnd::Failed;
+        }
+        let Some(flight) = self.in_flight.take() else { return BurstEnd::Failed };
+        match flight.outcome.await {
+            None => BurstEnd::Lost,
+            Some(CheckpointOutcome::Committed(committed)) => {
+                self.committed(committed, flight.events).await;
+                if self.instance.status == WorkflowStatus::Suspended { BurstEnd::Rests } else { BurstEnd::Yields }
+            }
+            Some(CheckpointOutcome::Refused { .. }) => BurstEnd::Refused,
+            Some(CheckpointOutcome::Failed(_)) => BurstEnd::Failed,
+        }
+    }
+
+    /// Fires the token of the bodies, and sets the time at which their futures are dropped.
+    fn cancel_bodies(&mut self, grace: Duration) {
+        if !self.cancel.is_cancelled() {
+            self.cancel.cancel();
+            self.drop_bodies_at = Some(self.node.clock.monotonic().saturating_add(grace));
+        }
+    }
+
+    /// Ends the bodies that are left: their token fires, and a little later their futures are dropped. Returns when none is left,
+    /// because a lock is never released while a body of its instance still runs.
+    pub(super) async fn stop_bodies(&mut self) {
+        if self.has_bodies() {
+            self.cancel_bodies(CANCEL_GRACE);
+            let (clock, deadline) = (self.node.clock.clone(), self.drop_bodies_at.take().unwrap_or_default());
+            let all_end = async {
+                if let Some(body) = self.inline.as_mut() {
+                    body.await;
+                }
+                while self.beside.join_next().await.is_some() {}
+            };
+            tokio::select! {
+                () = all_end => self.inline = None,
+                () = clock.sleep_until(deadline) => {}
+            }
+            self.drop_bodies().await;
+        }
+        self.active.set_bodies(Vec::new(), now_of(&self.node));
+    }
+
+    /// Drops the futures of the bodies; those that block their thread are waited for.
+    async fn drop_bodies(&mut self) {
+        self.inline = None;
+        self.beside.shutdown().await;
+        self.instance.bodies_dropped();
+    }
+
+    /// Instances that got something to do by this burst.
+    pub(super) fn take_follow_ups(&mut self) -> Vec<WorkItem> {
+        std::mem::take(&mut self.follow_ups)
+    }
+
+    /// When the instance next wakes by itself, by the monotonic clock, when that is before the next poll.
+    pub(super) fn next_due(&self) -> Option<Duration> {
+        let deadline = self.time.deadline(self.instance.next_timer()?);
+        let horizon = self.node.clock.monotonic().saturating_add(self.node.settings.poll_interval);
+        (deadline <= horizon).then_some(deadline)
+    }
+}
+
+fn now_of(node: &Node) -> Duration {
+    node.clock.monotonic()
+}
+
+async fn run_body(pointer: PointerId, mut body: Box<dyn ErasedBody>, cx: StepContext) -> BodyEnd {
+    let caught = AssertUnwindSafe(body.run(&cx)).catch_unwind().await;
+    match caught {
+        Ok(result) => BodyEnd { pointer, body: Some(body), result },
+        Err(panic) => BodyEnd { pointer, body: None, result: Err(panicked(&*panic)) },
+    }
+}
+
+/// Writes a checkpoint, again and again with the same id while the store stays away. The lock is kept until the answer is there.
+async fn commit(node: Arc<Node>, checkpoint: Arc<Checkpoint>, lost: CancellationToken) -> Option<CheckpointOutcome> {
+    let mut back_off = BackOff::new(Duration::from_millis(50), Duration::from_secs(5));
+    loop {
+        let outcome = node.committer.commit(checkpoint.clone(), &lost).await;
+        let Some(CheckpointOutcome::Failed(error)) = &outcome else {
+            node.health.store.works();
+            return outcome;
+        };
+        node.health.store.fails(error);
+        metrics::counter!("latchwork.checkpoints.failed").increment(1);
+        if !error.is_retryable() || node.grace_is_over.is_cancelled() {
+            tracing::error!(instance = %checkpoint.instance, error = %causes(error), "a checkpoint was not written");
+            return outcome;
+        }
+        tracing::warn!(instance = %checkpoint.instance, error = %causes(error), "a checkpoint was not written; it is tried again");
+        let pause = node.clock.sleep(back_off.next());
+        tokio::select! {
+            () = pause => {}
+            () = node.grace_is_over.cancelled() => return outcome,
+            () = lost.cancelled() => return None,
+        }
+    }
+}
+
+fn causes(error: &StoreError) -> String {
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

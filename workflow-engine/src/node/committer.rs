@@ -1,0 +1,117 @@
+use latchwork_core::{
+    limits,
+    store::{Checkpoint, CheckpointOutcome, PersistenceProvider, StoreError, StoreErrorKind},
+};
+use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// Groups in flight at the same time: while the store writes one, the next is made ready.
+const GROUPS: usize = 2;
+
+/// Writes the checkpoints of many bursts together.
+#[derive(Debug)]
+pub(crate) struct Committer {
+    store: Arc<dyn PersistenceProvider>,
+    /// `None`: the store has no use for groups.
+    queue: Option<mpsc::UnboundedSender<Job>>,
+    closed: CancellationToken,
+}
+
+#[derive(Debug)]
+struct Job {
+    checkpoint: Arc<Checkpoint>,
+    lost: CancellationToken,
+    answer: oneshot::Sender<Option<CheckpointOutcome>>,
+}
+
+impl Committer {
+    /// A committer over this store; its task ends with it.
+    pub(crate) fn new(store: Arc<dyn PersistenceProvider>, tasks: &TaskTracker) -> Self {
+        let closed = CancellationToken::new();
+        let queue = store.capabilities().group_commit.then(|| {
+            // Bounded by the bursts: each has at most one checkpoint in flight.
+            let (queue, jobs) = mpsc::unbounded_channel();
+            tasks.spawn(write_groups(store.clone(), jobs, closed.clone()));
+            queue
+        });
+        Self { store, queue, closed }
+    }
+
+    /// Takes nothing more; what was handed over is written.
+    pub(crate) fn close(&self) {
+        self.closed.cancel();
+    }
+
+    /// Writes a checkpoint; `None` when its lock was lost before it was handed over.
+    pub(crate) async fn commit(&self, checkpoint: Arc<Checkpoint>, lost: &CancellationToken) -> Option<CheckpointOutcome> {
+        let Some(queue) = &self.queue else {
+            if lost.is_cancelled() {
+                return None;
+            }
+            let outcomes = self.store.commit(vec![checkpoint]).await;
+            return Some(outcomes.into_iter().next().unwrap_or_else(no_answer));
+        };
+        let (answer, answered) = oneshot::channel();
+        if queue.send(Job { checkpoint, lost: lost.clone(), answer }).is_err() {
+            return Some(no_answer());
+        }
+        answered.await.unwrap_or_else(|_| Some(no_answer()))
+    }
+}
+
+fn no_answer() -> CheckpointOutcome {
+    CheckpointOutcome::Failed(StoreError::new(StoreErrorKind::Unavailable, "configured", "answer a checkpoint"))
+}
+
+async fn write_groups(store: Arc<dyn PersistenceProvider>, mut jobs: mpsc::UnboundedReceiver<Job>, closed: CancellationToken) {
+    let in_flight = TaskTracker::new();
+    let room = Arc::new(tokio::sync::Semaphore::new(GROUPS));
+    let mut held_back = None;
+    loop {
+        let Ok(permit) = room.clone().acquire_owned().await else { break };
+        let first = match held_back.take() {
+            Some(job) => job,
+            None => match closed.run_until_cancelled(jobs.recv()).await.flatten().or_else(|| jobs.try_recv().ok()) {
+                Some(job) => job,
+                None => break,
+            },
+        };
+        let mut bytes = first.checkpoint.weight();
+        let mut group = vec![first];
+        while group.len() < limits::GROUP_CHECKPOINTS
+            && let Ok(job) = jobs.try_recv()
+        {
+            bytes += job.checkpoint.weight();
+            if bytes > limits::GROUP_BYTES {
+                held_back = Some(job);
+                break;
+            }
+            group.push(job);
+        }
+        let store = store.clone();
+        in_flight.spawn(async move {
+            write_group(&*store, group).await;
+            drop(permit);
+        });
+    }
+    in_flight.close();
+    in_flight.wait().await;
+}
+
+async fn write_group(store: &dyn PersistenceProvider, group: Vec<Job>) {
+    // Those whose lock was lost are not handed over.
+    let (lost, group): (Vec<_>, Vec<_>) = group.into_iter().partition(|job| job.lost.is_cancelled());
+    for job in lost {
+        let _ = job.answer.send(None);
+    }
+    if group.is_empty() {
+        return;
+    }
+    metrics::histogram!("latchwork.commit.group").record(group.len() as f64);
+    let (checkpoints, answers): (Vec<_>, Vec<_>) = group.into_iter().map(|job| (job.checkpoint, job.answer)).unzip();
+    let mut outcomes = store.commit(checkpoints).await.into_iter();
+    for answer in answers {
+        let _ = answer.send(Some(outcomes.next().unwrap_or_else(no_answer)));
+    }
+}

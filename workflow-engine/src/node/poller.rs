@@ -1,0 +1,113 @@
+//! The safety net under the queue, and the clock of far timers. Writes nothing; gives hints only.
+
+use super::{BackOff, Node, time::StoreTime};
+use latchwork_core::{
+    BoxError, Scope,
+    clock::{self, ClockExt, Timestamp},
+    lock::{LockKey, LockRequest},
+    queue::{Redelivery, WorkItem},
+    store::{InstanceId, PointerId, RunnableQuery},
+};
+use std::{sync::Arc, time::Duration};
+
+/// Rows of one page.
+const PAGE: usize = 1_000;
+
+impl Node {
+    pub(super) async fn poll(self: Arc<Self>) {
+        let key = match self.poll_key() {
+            Ok(key) => key,
+            Err(error) => {
+                tracing::error!(%error, "this node cannot poll");
+                return;
+            }
+        };
+        let interval = self.settings.poll_interval;
+        let mut back_off = BackOff::new(self.settings.error_retry_interval.min(interval), interval);
+        // The hints of a queue that lives in this process were lost with the process before.
+        let capabilities = self.queue.capabilities();
+        let mut all_that_is_due = capabilities.scope == Scope::Process || capabilities.redelivery == Redelivery::Never;
+        loop {
+            let pause = match self.poll_once(&key, all_that_is_due).await {
+                Ok(polled) => {
+                    all_that_is_due &= !polled;
+                    back_off.reset();
+                    interval
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a poll failed");
+                    metrics::counter!("latchwork.poll.failures").increment(1);
+                    back_off.next()
+                }
+            };
+            if self.stopping.run_until_cancelled(self.clock.sleep(pause)).await.is_none() {
+                return;
+            }
+        }
+    }
+
+    /// Nodes that know the same definitions take turns; those that know others poll for themselves.
+    fn poll_key(&self) -> Result<LockKey, BoxError> {
+        let known: Vec<String> = self.registry.known().iter().map(|(id, version)| format!("{id}\n{version}")).collect();
+        let parts: Vec<&[u8]> = known.iter().map(String::as_bytes).collect();
+        let set = PointerId::derive(&parts).to_string();
+        Ok(LockKey::internal(&self.namespace, &format!("poll:{}:{}", self.cluster, latchwork_core::limits::cut(&set, 16)))?)
+    }
+
+    /// One walk over all pages. `false` when another node is at it.
+    async fn poll_once(&self, key: &LockKey, all_that_is_due: bool) -> Result<bool, BoxError> {
+        let guard = match self.lock.acquire(LockRequest::new(key.clone())).await {
+            Ok(guard) => guard,
+            Err(error) => {
+                self.health.lock.fails(&error);
+                return Err(error.into());
+            }
+        };
+        self.health.lock.works();
+        let Some(guard) = guard else { return Ok(false) };
+        let walked = self.walk(all_that_is_due).await;
+        let released = guard.release().await;
+        walked?;
+        released?;
+        Ok(true)
+    }
+
+    async fn walk(&self, all_that_is_due: bool) -> Result<(), BoxError> {
+        let interval = self.settings.poll_interval;
+        let mut after: Option<(Timestamp, InstanceId)> = None;
+        loop {
+            let mut query = RunnableQuery::new(self.registry.known(), PAGE).with_horizon(interval);
+            query.after = after.take();
+            let page = match self.store.runnable(&query).await {
+                Ok(page) => page,
+                Err(error) => {
+                    self.health.store.fails(&error);
+                    return Err(error.into());
+                }
+            };
+            self.health.store.works();
+            let time = StoreTime::new(self.clock.clone(), page.now);
+            let mut overdue: Vec<WorkItem> = Vec::new();
+            for runnable in &page.items {
+                if runnable.due > page.now {
+                    self.wheel.insert(runnable.item.clone(), time.deadline(runnable.due));
+                } else if all_that_is_due || clock::between(runnable.due, page.now) >= interval {
+                    overdue.push(runnable.item.clone());
+                }
+            }
+            if let Some(first) = page.items.first() {
+                metrics::gauge!("latchwork.poll.oldest_overdue_seconds").set(clock::between(first.due, page.now).as_secs_f64());
+            }
+            metrics::counter!("latchwork.poll.overdue").increment(overdue.len() as u64);
+            self.enqueue(&overdue).await;
+            match page.items.last() {
+                Some(last) if page.items.len() >= PAGE => after = Some((last.due, last.item.instance.clone())),
+                _ => return Ok(()),
+            }
+            // Pages of a large backlog leave room for others.
+            if !self.pause(Duration::ZERO).await {
+                return Ok(());
+            }
+        }
+    }
+}
