@@ -1,1 +1,138 @@
-//! The conformance suite for stores.
+//! The conformance suite for stores: what [`PersistenceProvider`](latchwork_core::store::PersistenceProvider) promises, as
+//! cases that any crate can run.
+//!
+//! Implement [`StoreFixture`] for your store, and let [`store_conformance!`](crate::store_conformance) make one test of each
+//! case:
+//!
+//! ```
+//! # use latchwork_core::{Scope, async_trait, clock::{Clock, SystemClock, Timestamp}, store::*};
+//! # use std::{sync::Arc, time::Duration};
+//! # #[derive(Debug)] pub struct MyStore(Arc<dyn Clock>);
+//! # impl MyStore { async fn open(_: &str, clock: Arc<dyn Clock>) -> Result<Self, StoreError> { Ok(Self(clock)) } }
+//! # fn no<T>() -> Result<T, StoreError> { Err(StoreError::new(StoreErrorKind::Unsupported, "my", "do it")) }
+//! # #[async_trait] impl PersistenceProvider for MyStore {
+//! #   fn capabilities(&self) -> StoreCapabilities { StoreCapabilities::new(Scope::Process, StoreClock::Injected, "my") }
+//! #   async fn prepare(&self, _: SchemaMode) -> Result<(), StoreError> { no() }
+//! #   async fn claim_identity(&self, _: &str, _: &str, _: bool) -> Result<IdentityOutcome, StoreError> { no() }
+//! #   async fn claim_exclusive(&self, _: &str) -> Result<Box<dyn ExclusiveClaim>, StoreError> { no() }
+//! #   async fn define(&self, _: &DefinitionShape) -> Result<DefineOutcome, StoreError> { no() }
+//! #   async fn create(&self, _: &[NewInstance]) -> Result<Vec<CreateOutcome>, StoreError> { no() }
+//! #   async fn load(&self, _: &InstanceId) -> Result<Option<LoadedInstance>, StoreError> { no() }
+//! #   async fn load_scope(&self, _: &InstanceId, _: PointerId) -> Result<Vec<PointerRecord>, StoreError> { no() }
+//! #   async fn commit(&self, _: Vec<Arc<Checkpoint>>) -> Vec<CheckpointOutcome> { vec![] }
+//! #   async fn fence(&self, _: &InstanceId) -> Result<Option<Fence>, StoreError> { no() }
+//! #   async fn begin(&self) -> Result<Option<Box<dyn StepTransaction>>, StoreError> { no() }
+//! #   async fn publish(&self, _: &[NewEvent]) -> Result<PublishOutcome, StoreError> { no() }
+//! #   async fn append(&self, _: &[(InstanceId, Control)]) -> Result<Vec<AppendOutcome>, StoreError> { no() }
+//! #   async fn read_inbox(&self, _: &[InstanceId]) -> Result<Vec<(InstanceId, Vec<InboxRow>)>, StoreError> { no() }
+//! #   async fn runnable(&self, _: &RunnableQuery) -> Result<RunnablePage, StoreError> { no() }
+//! #   async fn claim_activity(&self, _: &[String], _: &str, _: Duration) -> Result<Option<ActivityClaim>, StoreError> { no() }
+//! #   async fn release_activity(&self, _: &ActivityToken) -> Result<bool, StoreError> { no() }
+//! #   async fn submit_activity(&self, _: &ActivityToken, _: ActivityOutcome) -> Result<SubmitOutcome, StoreError> { no() }
+//! #   async fn get(&self, _: &InstanceId) -> Result<Option<InstanceRecord>, StoreError> { no() }
+//! #   async fn find_by_key(&self, _: &str, _: &str) -> Result<Option<InstanceId>, StoreError> { no() }
+//! #   async fn find(&self, _: &InstanceQuery) -> Result<Page<InstanceSummary>, StoreError> { no() }
+//! #   async fn history(&self, _: &InstanceId, _: i64, _: usize) -> Result<Page<PointerRecord>, StoreError> { no() }
+//! #   async fn errors(&self, _: &InstanceId) -> Result<Vec<ErrorRecord>, StoreError> { no() }
+//! #   async fn statistics(&self) -> Result<StoreStatistics, StoreError> { no() }
+//! #   async fn purge(&self, _: &PurgeRequest) -> Result<PurgeReport, StoreError> { no() }
+//! #   async fn now(&self) -> Result<Timestamp, StoreError> { no() }
+//! #   async fn stop(&self, _: Duration) -> Result<(), StoreError> { Ok(()) }
+//! # }
+//! // tests/conformance.rs of the crate with `MyStore`
+//! use latchwork_testkit::{clock::VirtualClock, store::{BoxError, StoreFixture}};
+//! # use latchwork_core::store::PersistenceProvider;
+//!
+//! struct OneFile { path: String, clock: VirtualClock }
+//!
+//! #[latchwork_testkit::store::async_trait]
+//! impl StoreFixture for OneFile {
+//!     async fn open(&self) -> Result<Arc<dyn PersistenceProvider>, BoxError> {
+//!         Ok(Arc::new(MyStore::open(&self.path, Arc::new(self.clock.clone())).await?))
+//!     }
+//!     fn clock(&self) -> Option<VirtualClock> {
+//!         Some(self.clock.clone())
+//!     }
+//! }
+//!
+//! latchwork_testkit::store_conformance!(async || Ok(OneFile { path: "a fresh one".into(), clock: VirtualClock::new() }));
+//! ```
+//!
+//! The macro makes one `#[test]` per case. [`run_all`] runs them one after the other and reports, for a command-line tool or a
+//! smoke test; [`run`] runs a single [`Case`]. Cases choose themselves by the store's
+//! [capabilities](latchwork_core::store::StoreCapabilities) and by what the fixture can do.
+//!
+//! Each case opens two nodes on one store and lets one see what the other wrote. What a store may decide for itself is not
+//! tested: the ids of inbox rows, how often a hint is given, the texts of errors.
+
+mod case;
+mod cases;
+mod fixture;
+mod tools;
+
+pub use case::{Case, CaseFailed, Report, block_on, run, run_all};
+pub use fixture::StoreFixture;
+pub use latchwork_core::{BoxError, async_trait};
+
+/// Makes one `#[test]` per case of the suite for stores, in the place where it stands.
+///
+/// Takes an async function or closure without arguments that makes a fresh `Result<F, `[`BoxError`](latchwork_core::BoxError)`>`,
+/// where `F` is a [`StoreFixture`](crate::store::StoreFixture), after any attributes for the tests:
+///
+/// ```ignore
+/// latchwork_testkit::store_conformance!(one_file);
+/// latchwork_testkit::store_conformance!(#[ignore = "needs the server of MY_SERVER"] one_database);
+/// ```
+#[macro_export]
+macro_rules! store_conformance {
+    (@with $then:ident $attributes:tt $factory:tt) => {
+        $crate::store_conformance! { @$then $attributes $factory
+            a_created_instance_reads_back_with_every_field
+            a_repeated_create_changes_nothing
+            a_create_answers_each_in_order
+            an_unknown_instance_is_nothing
+            a_business_key_is_unique_over_versions_and_states_of_its_definition
+            a_hundred_starts_by_look_alike_keys_make_one_instance_each
+            names_are_compared_byte_by_byte
+            data_goes_round_as_it_is
+            data_of_a_mebibyte_goes_round
+            a_checkpoint_reads_back_with_every_field
+            a_checkpoint_leaves_what_it_does_not_name
+            waits_and_activities_end_by_their_ids
+            every_status_goes_round
+            a_due_time_is_kept_set_and_cleared
+            a_refused_checkpoint_leaves_no_trace
+            a_checkpoint_for_nobody_is_refused
+            a_fence_tells_what_became_of_a_checkpoint
+            a_checkpoint_is_written_once_however_often_it_is_tried
+            a_batch_answers_each_member_in_order
+            a_full_group_is_committed
+            ten_thousand_pointers_are_written_as_deltas
+            a_scope_loads_its_finished_pointers
+            a_finished_pointer_can_open_again
+            errors_are_kept_the_newest_hundred
+            a_checkpoint_creates_children
+            a_checkpoint_sends_messages
+            a_checkpoint_publishes_events
+            of_fifty_racing_checkpoints_one_wins
+            a_dropped_commit_has_happened_or_not
+        }
+    };
+    (@list $cases:ident) => { $crate::store_conformance!(@with cases [] $cases) };
+    (@cases [] $cases:ident $($case:ident)*) => {
+        vec![$(Case { name: stringify!($case), run: |nodes| Box::pin($cases::$case(nodes)) }),*]
+    };
+    (@tests $attributes:tt $factory:tt $($case:ident)*) => {
+        $($crate::store_conformance! { @test $attributes $factory $case })*
+    };
+    (@test [$($attribute:tt)*] [$factory:expr] $case:ident) => {
+        $($attribute)*
+        #[test]
+        fn $case() -> ::std::result::Result<(), $crate::store::CaseFailed> {
+            $crate::store::block_on(stringify!($case), $factory)
+        }
+    };
+    ($(#[$attribute:meta])* $factory:expr) => {
+        $crate::store_conformance! { @with tests [$(#[$attribute])*] [$factory] }
+    };
+}

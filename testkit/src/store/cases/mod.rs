@@ -1,0 +1,7 @@
+//! The cases, by what they are about.
+
+mod checkpoint;
+mod instance;
+
+pub(super) use checkpoint::*;
+pub(super) use instance::*;
