@@ -116,6 +116,42 @@ macro_rules! store_conformance {
             a_checkpoint_publishes_events
             of_fifty_racing_checkpoints_one_wins
             a_dropped_commit_has_happened_or_not
+            every_message_goes_round_in_order
+            append_tells_appended_ended_and_unknown_apart
+            a_row_leaves_the_inbox_only_by_being_applied
+            many_inboxes_are_read_at_once
+            fifty_writers_append_beside_the_owner
+            runnable_is_who_has_something_to_do
+            a_timer_is_never_early
+            runnable_tells_the_earliest_reason
+            runnable_is_paged_over_equal_times
+            runnable_leaves_unknown_definitions
+            an_event_waits_for_its_wait
+            a_wait_waits_for_its_event
+            a_wait_sees_events_from_its_time_on_inclusively
+            a_repeated_publish_changes_nothing
+            events_come_in_the_order_of_time_then_number
+            an_inbox_has_the_events_of_one_key_in_their_order
+            a_future_event_becomes_visible_at_its_time
+            a_future_event_gives_way_to_an_earlier_one
+            an_event_satisfies_a_slot_once_and_slots_are_independent
+            the_oldest_wait_of_a_slot_goes_first
+            a_match_of_an_ended_wait_is_offered_to_the_next
+            a_wait_that_ends_with_its_event_consumes_it
+            an_event_waits_while_its_instance_is_suspended
+            many_events_are_published_together
+            one_event_reaches_a_thousand_waits
+            events_and_waits_of_the_same_moment_all_meet
+            an_event_at_the_moment_of_the_last_checkpoint_is_seen
+            an_activity_goes_to_a_worker_and_back
+            a_failure_goes_back_too
+            of_twenty_workers_one_gets_an_activity
+            a_claim_expires_by_the_stores_time
+            a_released_activity_is_free_at_once
+            activities_of_a_suspended_instance_are_not_handed_out
+            workers_get_the_oldest_of_their_names
+            an_ended_activity_takes_no_result
+            a_terminal_checkpoint_ends_all_waiting
         }
     };
     (@list $cases:ident) => { $crate::store_conformance!(@with cases [] $cases) };
