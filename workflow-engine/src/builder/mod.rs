@@ -216,6 +216,15 @@ impl<S: Scope> WorkflowBuilder<S> {
     }
 
     /// Repeats the body while the test holds; asked before each round.
+    ///
+    /// ```
+    /// # use latchwork_engine::*;
+    /// # fn steps(flow: &mut WorkflowBuilder<Vec<String>>) {
+    /// flow.repeat_while("names left?", |names| !names.is_empty(), |body| {
+    ///     body.run("greet", async |names, _cx| Ok(println!("hello, {}", names[0]))).output(|(), names| { names.remove(0); });
+    /// });
+    /// # }
+    /// ```
     #[track_caller]
     #[doc(alias = "While")]
     pub fn repeat_while<R>(
@@ -325,6 +334,19 @@ impl<S: Scope> WorkflowBuilder<S> {
 
     /// Goes on at the step of this name: one of the same block or of a block around it. A jump cannot leave a branch of a parallel, the body
     /// of a for-each, or the branch that a step runs for its [values](StepBuilder::branches), as others run beside it and are to be joined.
+    ///
+    /// ```
+    /// # use latchwork_engine::*;
+    /// # use std::time::Duration;
+    /// # async fn ask(_: &Option<String>, _: &StepContext) -> StepResult<String> { Ok(String::new()) }
+    /// # fn steps(flow: &mut WorkflowBuilder<Option<String>>) {
+    /// flow.run("ask", ask).output(|answer, data| *data = Some(answer));
+    /// flow.when("no answer?", |answer| answer.is_none(), |then| {
+    ///     then.delay("a day", Duration::from_hours(24));
+    ///     then.go_to("ask");
+    /// });
+    /// # }
+    /// ```
     #[track_caller]
     #[doc(alias = "Attach")]
     pub fn go_to(&mut self, step: &str) {

@@ -229,6 +229,25 @@ impl<S: Scope, B: StepBody> StepBuilder<S, B> {
 
     /// The branch to run for each value when the body answers with [`ExecutionResult::Branch`]; all values run at the same time, then the
     /// workflow goes on. Inside, closures see a pair of the data and the value.
+    ///
+    /// ```
+    /// # use latchwork_engine::*;
+    /// #[derive(Default)]
+    /// struct FindSuppliers;
+    ///
+    /// impl StepBody for FindSuppliers {
+    ///     async fn run(&mut self, _cx: &StepContext) -> StepResult {
+    ///         ExecutionResult::branch(["north", "south"])
+    ///     }
+    /// }
+    ///
+    /// # fn steps(flow: &mut WorkflowBuilder<Vec<String>>) {
+    /// flow.step::<FindSuppliers>("find suppliers").branches(|each| {
+    ///     each.run("ask", async |(_offers, supplier), _cx| Ok(format!("{supplier}: 7 euros")))
+    ///         .output(|offer, offers| offers.push(offer))
+    /// });
+    /// # }
+    /// ```
     #[track_caller]
     pub fn branches<R>(self, branch: impl FnOnce(&mut WorkflowBuilder<Each<S, Value>>) -> R) -> Self {
         let at = Some(Location::caller());
@@ -244,6 +263,21 @@ impl<S: Scope, B: StepBody> StepBuilder<S, B> {
 
 impl<S: Scope, I: WorkflowData, B: StepBody> StepBuilder<Each<S, I>, B> {
     /// As [`output`](Self::output), with the item of the innermost for-each.
+    ///
+    /// ```
+    /// # use latchwork_engine::*;
+    /// # use std::collections::BTreeMap;
+    /// # #[derive(Default)] struct Weigh { sku: String, grams: u32 }
+    /// # impl StepBody for Weigh { async fn run(&mut self, _: &StepContext) -> StepResult { Ok(ExecutionResult::next()) } }
+    /// # #[derive(Clone, serde::Serialize, serde::Deserialize)] struct Parcel { skus: Vec<String>, grams: BTreeMap<String, u32> }
+    /// # fn steps(flow: &mut WorkflowBuilder<Parcel>) {
+    /// flow.for_each("goods", |parcel| parcel.skus.clone(), |each| {
+    ///     each.step::<Weigh>("weigh")
+    ///         .input(|step, (_parcel, sku)| step.sku.clone_from(sku))
+    ///         .output_each(|step, parcel, sku| { parcel.grams.insert(sku.clone(), step.grams); });
+    /// });
+    /// # }
+    /// ```
     pub fn output_each(self, output: impl Fn(&mut B, &mut S::Data, &I) + Send + Sync + 'static) -> Self {
         self.step.add_output(Box::new(move |body, data, items| {
             let body: &mut Body<B> = body.downcast_mut().ok_or_else(wrong_type)?;
