@@ -152,6 +152,30 @@ macro_rules! store_conformance {
             workers_get_the_oldest_of_their_names
             an_ended_activity_takes_no_result
             a_terminal_checkpoint_ends_all_waiting
+            a_shape_is_replaced_only_when_no_open_instance_has_it
+            a_store_belongs_to_one_namespace_and_lock_domain
+            the_exclusive_claim_is_granted_or_unsupported
+            many_nodes_prepare_at_once
+            a_schema_of_a_later_version_is_refused
+            times_are_whole_microseconds_of_one_clock
+            capabilities_are_constant_and_the_same_for_all_nodes
+            each_filter_selects_alone_and_with_others
+            attributes_compare_within_their_type
+            a_list_is_paged_by_a_cursor_that_stays_good
+            a_text_is_found_in_references_and_text_attributes
+            a_history_is_paged_by_sequence
+            statistics_count_what_is_there
+            a_purged_instance_leaves_a_tombstone
+            a_tombstone_keeps_its_key_until_it_is_purged
+            only_what_is_old_and_ended_is_purged
+            a_purge_is_bounded_and_tells_whether_there_is_more
+            an_event_in_an_inbox_is_never_purged
+            a_purge_races_with_starts_waits_and_events_and_breaks_nothing
+            a_transaction_commits_the_step_and_its_checkpoint_together
+            a_transaction_of_a_refused_checkpoint_is_rolled_back
+            a_transaction_that_is_dropped_or_rolled_back_leaves_nothing
+            a_stopped_node_refuses_calls_and_others_go_on
+            what_a_node_wrote_is_there_for_a_later_one
         }
     };
     (@list $cases:ident) => { $crate::store_conformance!(@with cases [] $cases) };
