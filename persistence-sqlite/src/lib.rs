@@ -1,1 +1,25 @@
-//! SQLite store for Latchwork: crash-safe, group commit, several processes on one file.
+#![doc = include_str!("../README.md")]
+
+mod activity;
+mod checkpoint;
+mod create;
+mod definition;
+mod error;
+mod event;
+mod inbox;
+mod lanes;
+mod load;
+mod matching;
+mod options;
+mod provider;
+mod query;
+mod record;
+mod retention;
+mod rows;
+mod schema;
+mod sql;
+mod transaction;
+
+pub use latchwork_sqlite_client::{SqliteOptions, SqliteTransaction};
+pub use options::UseSqlitePersistence;
+pub use provider::SqliteStore;

@@ -232,6 +232,8 @@ fn classify(error: &sqlx::Error) -> SqliteErrorKind {
         },
         // The driver's thread ended: the connection is lost, not the file.
         sqlx::Error::WorkerCrashed => SqliteErrorKind::Io,
+        // What was read is not what this program wrote.
+        sqlx::Error::Decode(_) | sqlx::Error::ColumnDecode { .. } => SqliteErrorKind::Corrupt,
         sqlx::Error::PoolTimedOut => SqliteErrorKind::Busy,
         sqlx::Error::PoolClosed => SqliteErrorKind::Closed,
         _ => SqliteErrorKind::Misuse,

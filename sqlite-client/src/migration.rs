@@ -33,6 +33,16 @@ impl Migration {
         Self { version, name: name.into(), sql: sql.into() }
     }
 
+    /// The version that it leads to.
+    pub fn version(&self) -> i64 {
+        self.version
+    }
+
+    /// Its statements.
+    pub fn sql(&self) -> &str {
+        &self.sql
+    }
+
     fn checksum(&self) -> Vec<u8> {
         let migration = sqlx::migrate::Migration::new(
             self.version,
@@ -62,6 +72,11 @@ impl MigrationSet {
     /// The set's name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The migrations, by version.
+    pub fn migrations(&self) -> &[Migration] {
+        &self.migrations
     }
 
     /// The version that the last migration leads to; 0 for an empty set.

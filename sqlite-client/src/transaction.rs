@@ -80,6 +80,16 @@ impl SqliteTransaction {
         }
     }
 
+    /// The typed transaction behind the untyped one that a step is given, if it is one of SQLite.
+    pub fn of(transaction: &mut (dyn std::any::Any + Send)) -> Option<&mut Self> {
+        transaction.downcast_mut()
+    }
+
+    /// An error of the driver on this file, sorted.
+    pub fn error(&self, error: sqlx::Error) -> SqliteError {
+        SqliteError::from_driver(&self.file, error)
+    }
+
     fn keep(self) {
         if let Some(home) = self.home.upgrade() {
             home.keep(self.spare);

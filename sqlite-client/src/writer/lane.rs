@@ -91,20 +91,31 @@ impl<H: WriteBatch> Lane<H> {
         (lane, queue)
     }
 
-    /// Submits an item and waits until it is committed.
+    /// Submits an item and waits until it is committed. The item is queued when the future is first polled.
     ///
-    /// The item is in the queue when this call returns its future for the first time; a caller who drops the future later
-    /// takes nothing back: the item is written all the same.
+    /// A caller who drops the future later takes nothing back: the item is written all the same.
     ///
     /// # Errors
     /// The error of the item, or of the group that it was in; [`SqliteError::outcome`] tells whether it may be stored.
     pub async fn submit(&self, item: H::Item) -> Result<H::Answer, SqliteError> {
+        self.enqueue(item).await
+    }
+
+    /// Queues an item at once; the future waits until it is committed. For several items that are to be written together.
+    ///
+    /// # Errors
+    /// Those of [`submit`](Self::submit).
+    pub fn enqueue(&self, item: H::Item) -> impl Future<Output = Result<H::Answer, SqliteError>> + Send + use<H> {
         let (sender, receiver) = oneshot::channel();
-        self.queue.put(item, Some(sender))?;
-        match receiver.await {
-            Ok(answer) => answer,
-            Err(_) => {
-                Err(SqliteError::new(SqliteErrorKind::Closed, &self.queue.file, "the writer ended before it came to this write"))
+        let queued = self.queue.put(item, Some(sender));
+        let queue = Arc::clone(&self.queue);
+        async move {
+            queued?;
+            match receiver.await {
+                Ok(answer) => answer,
+                Err(_) => {
+                    Err(SqliteError::new(SqliteErrorKind::Closed, &queue.file, "the writer ended before it came to this write"))
+                }
             }
         }
     }

@@ -1,0 +1,134 @@
+//! Removing what is old.
+
+use crate::{
+    record::{micros, number},
+    rows::Rows,
+    sql::Sql,
+};
+use latchwork_core::{
+    clock::Timestamp,
+    limits::TOMBSTONE_RESULT_BYTES,
+    store::{PurgeReport, PurgeRequest},
+};
+use latchwork_sqlite_client::sqlx::{self, SqliteConnection};
+use std::time::Duration;
+
+/// The oldest tombstones from before `?1`, at most `?2`. By `latchwork_tombstone_deleted`.
+pub(crate) const TOMBSTONES: &str = "
+    DELETE FROM latchwork_tombstone
+    WHERE id IN (SELECT id FROM latchwork_tombstone WHERE deleted < ?1 ORDER BY deleted LIMIT ?2)";
+
+/// By `latchwork_tombstone_deleted`.
+pub(crate) const MORE_TOMBSTONES: &str = "SELECT EXISTS (SELECT 1 FROM latchwork_tombstone WHERE deleted < ?1)";
+
+/// The instances that ended first, before `?1`, in one of the statuses `?3` (any when there are none), at most `?2`. By
+/// `latchwork_instance_ended`.
+pub(crate) const ENDED: &str = "
+    SELECT n
+    FROM latchwork_instance
+    WHERE ended IS NOT NULL AND ended < ?1
+        AND (json_array_length(?3) = 0 OR status IN (SELECT s.value FROM json_each(?3) AS s))
+    ORDER BY ended, n
+    LIMIT ?2";
+
+/// Leaves tombstones of instances (`?1`: n) at `?2`. By the primary keys.
+pub(crate) const BURY: &str = "
+    INSERT INTO latchwork_tombstone (id, definition, business_key, status, ended, result, deleted)
+    SELECT
+        i.id, i.definition, i.business_key, i.status, i.ended,
+        CASE WHEN octet_length(d.data) <= r.value ->> 1 THEN d.data END,
+        ?2
+    FROM jsonb_each(?1) AS r
+    CROSS JOIN latchwork_instance AS i ON i.n = r.value ->> 0
+    CROSS JOIN latchwork_data AS d ON d.n = i.n
+    WHERE true
+    ON CONFLICT (id) DO NOTHING";
+
+/// All that belongs to instances (`?1`: n). By the primary keys, the unique index and the indexes on `n`.
+pub(crate) const FORGET: [&str; 9] = [
+    "DELETE FROM latchwork_data WHERE n IN (SELECT r.value ->> 0 FROM jsonb_each(?1) AS r)",
+    "DELETE FROM latchwork_pointer WHERE n IN (SELECT r.value ->> 0 FROM jsonb_each(?1) AS r)",
+    "DELETE FROM latchwork_subscription WHERE n IN (SELECT r.value ->> 0 FROM jsonb_each(?1) AS r)",
+    "DELETE FROM latchwork_consumed WHERE n IN (SELECT r.value ->> 0 FROM jsonb_each(?1) AS r)",
+    "DELETE FROM latchwork_inbox WHERE n IN (SELECT r.value ->> 0 FROM jsonb_each(?1) AS r)",
+    "DELETE FROM latchwork_activity WHERE n IN (SELECT r.value ->> 0 FROM jsonb_each(?1) AS r)",
+    "DELETE FROM latchwork_attribute WHERE n IN (SELECT r.value ->> 0 FROM jsonb_each(?1) AS r)",
+    "DELETE FROM latchwork_error WHERE n IN (SELECT r.value ->> 0 FROM jsonb_each(?1) AS r)",
+    "DELETE FROM latchwork_instance WHERE n IN (SELECT r.value ->> 0 FROM jsonb_each(?1) AS r)",
+];
+
+/// The oldest events from before `?1` that stand in no inbox, at most `?2`. By `latchwork_event_time` and `latchwork_inbox_event`.
+pub(crate) const EVENTS: &str = "
+    DELETE FROM latchwork_event
+    WHERE number IN (
+        SELECT e.number
+        FROM latchwork_event AS e
+        WHERE e.time < ?1 AND NOT EXISTS (SELECT 1 FROM latchwork_inbox AS m WHERE m.event = e.number)
+        ORDER BY e.time
+        LIMIT ?2
+    )";
+
+/// As [`EVENTS`].
+pub(crate) const MORE_EVENTS: &str = "
+    SELECT EXISTS (
+        SELECT 1
+        FROM latchwork_event AS e
+        WHERE e.time < ?1 AND NOT EXISTS (SELECT 1 FROM latchwork_inbox AS m WHERE m.event = e.number)
+    )";
+
+/// So long before; `None` when there is no such time, and so nothing older.
+fn before(now: Timestamp, age: Option<Duration>) -> Option<i64> {
+    micros(now).checked_sub(i64::try_from(age?.as_micros()).ok()?)
+}
+
+pub(crate) async fn purge(
+    connection: &mut SqliteConnection,
+    sql: &Sql,
+    now: Timestamp,
+    request: &PurgeRequest,
+) -> Result<PurgeReport, sqlx::Error> {
+    let limit = i64::try_from(request.limit).unwrap_or(i64::MAX);
+    let mut report = PurgeReport::default();
+    if let Some(before) = before(now, request.tombstones) {
+        let done = sqlx::query(sql.get(TOMBSTONES)).bind(before).bind(limit).execute(&mut *connection).await?;
+        report.tombstones = done.rows_affected();
+        report.more |= sqlx::query_scalar::<_, bool>(sql.get(MORE_TOMBSTONES)).bind(before).fetch_one(&mut *connection).await?;
+    }
+    if let Some(before) = before(now, request.instances) {
+        let statuses: Vec<&str> = request.statuses.iter().map(|status| status.as_str()).collect();
+        let statuses = serde_json::to_string(&statuses).map_err(crate::error::unwritable)?;
+        let mut ended: Vec<i64> = sqlx::query_scalar(sql.get(ENDED))
+            .bind(before)
+            .bind(limit.saturating_add(1))
+            .bind(statuses)
+            .fetch_all(&mut *connection)
+            .await?;
+        report.more |= ended.len() > request.limit;
+        ended.truncate(request.limit);
+        report.instances = number("count", i64::try_from(ended.len()).unwrap_or(i64::MAX))?;
+        delete(connection, sql, micros(now), &ended).await?;
+    }
+    if let Some(before) = before(now, request.events) {
+        let done = sqlx::query(sql.get(EVENTS)).bind(before).bind(limit).execute(&mut *connection).await?;
+        report.events = done.rows_affected();
+        report.more |= sqlx::query_scalar::<_, bool>(sql.get(MORE_EVENTS)).bind(before).fetch_one(connection).await?;
+    }
+    Ok(report)
+}
+
+async fn delete(connection: &mut SqliteConnection, sql: &Sql, now: i64, instances: &[i64]) -> Result<(), sqlx::Error> {
+    let mut rows = Rows::default();
+    let result_bytes = i64::try_from(TOMBSTONE_RESULT_BYTES).unwrap_or(i64::MAX);
+    for n in instances {
+        rows.add(|row| {
+            row.int(*n).int(result_bytes);
+        });
+    }
+    for batch in rows.into_batches() {
+        sqlx::query(sql.get(BURY)).bind(&batch).bind(now).execute(&mut *connection).await?;
+        for statement in FORGET {
+            sqlx::query(sql.get(statement)).bind(&batch).execute(&mut *connection).await?;
+        }
+    }
+    Ok(())
+}

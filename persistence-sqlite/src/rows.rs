@@ -1,0 +1,207 @@
+//! Rows on their way into the database: JSON arrays that `jsonb_each` takes apart, so that one statement writes any number.
+
+use crate::sql::Sql;
+use latchwork_core::limits::STATEMENT_ROWS;
+use latchwork_sqlite_client::sqlx::{self, SqliteConnection};
+use std::fmt::Write;
+
+/// Rows of one statement.
+#[derive(Debug, Default)]
+pub(crate) struct Rows {
+    full: Vec<String>,
+    json: String,
+    count: usize,
+}
+
+impl Rows {
+    /// Adds the row that `write` fills.
+    pub(crate) fn add(&mut self, write: impl FnOnce(&mut Row<'_>)) {
+        if self.count == STATEMENT_ROWS {
+            self.json.push(']');
+            self.full.push(std::mem::take(&mut self.json));
+            self.count = 0;
+        }
+        self.json.push(if self.count == 0 { '[' } else { ',' });
+        self.json.push('[');
+        write(&mut Row { json: &mut self.json, first: true });
+        self.json.push(']');
+        self.count += 1;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// One JSON array per statement.
+    pub(crate) fn into_batches(mut self) -> Vec<String> {
+        if self.count > 0 {
+            self.json.push(']');
+            self.full.push(self.json);
+        }
+        self.full
+    }
+
+    /// Runs the statement for all rows: they are its `?1`, `now` is its `?2`.
+    pub(crate) async fn execute(
+        self,
+        connection: &mut SqliteConnection,
+        sql: &Sql,
+        statement: &'static str,
+        now: i64,
+    ) -> Result<(), sqlx::Error> {
+        for batch in self.into_batches() {
+            sqlx::query(sql.get(statement)).bind(batch).bind(now).execute(&mut *connection).await?;
+        }
+        Ok(())
+    }
+
+    /// As [`execute`](Self::execute), and gives the rows that the statement returns.
+    pub(crate) async fn fetch<T>(
+        self,
+        connection: &mut SqliteConnection,
+        sql: &Sql,
+        statement: &'static str,
+        now: i64,
+    ) -> Result<Vec<T>, sqlx::Error>
+    where
+        T: for<'r> sqlx::FromRow<'r, sqlx::sqlite::SqliteRow> + Send + Unpin,
+    {
+        let mut found = Vec::new();
+        for batch in self.into_batches() {
+            found.extend(sqlx::query_as(sql.get(statement)).bind(batch).bind(now).fetch_all(&mut *connection).await?);
+        }
+        Ok(found)
+    }
+}
+
+/// One row that is being written.
+#[derive(Debug)]
+pub(crate) struct Row<'a> {
+    json: &'a mut String,
+    first: bool,
+}
+
+impl Row<'_> {
+    fn next(&mut self) {
+        if !std::mem::take(&mut self.first) {
+            self.json.push(',');
+        }
+    }
+
+    pub(crate) fn int(&mut self, value: i64) -> &mut Self {
+        self.next();
+        // Writing to a string cannot fail.
+        write!(self.json, "{value}").ok();
+        self
+    }
+
+    pub(crate) fn opt_int(&mut self, value: Option<i64>) -> &mut Self {
+        match value {
+            Some(value) => self.int(value),
+            None => self.null(),
+        }
+    }
+
+    pub(crate) fn float(&mut self, value: f64) -> &mut Self {
+        if value.is_finite() {
+            self.next();
+            write!(self.json, "{value:?}").ok();
+            self
+        } else {
+            // JSON has no word for it, and it compares with nothing.
+            self.null()
+        }
+    }
+
+    pub(crate) fn text(&mut self, value: &str) -> &mut Self {
+        self.next();
+        quote(self.json, value);
+        self
+    }
+
+    pub(crate) fn opt_text(&mut self, value: Option<&str>) -> &mut Self {
+        match value {
+            Some(value) => self.text(value),
+            None => self.null(),
+        }
+    }
+
+    /// The text that a value shows itself by, which must need no escapes: an id.
+    pub(crate) fn id(&mut self, value: &impl std::fmt::Display) -> &mut Self {
+        self.next();
+        write!(self.json, "\"{value}\"").ok();
+        self
+    }
+
+    pub(crate) fn opt_id<T: std::fmt::Display>(&mut self, value: Option<&T>) -> &mut Self {
+        match value {
+            Some(value) => self.id(value),
+            None => self.null(),
+        }
+    }
+
+    pub(crate) fn null(&mut self) -> &mut Self {
+        self.next();
+        self.json.push_str("null");
+        self
+    }
+}
+
+/// Appends a text as a JSON string.
+fn quote(json: &mut String, text: &str) {
+    json.push('"');
+    let mut clean = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        let escape = match byte {
+            b'"' => "\\\"",
+            b'\\' => "\\\\",
+            b'\n' => "\\n",
+            0 => "\\u0000",
+            1..0x20 => "",
+            _ => continue,
+        };
+        // An escaped byte is ASCII, so both ends are character boundaries.
+        json.push_str(text.get(clean..at).unwrap_or_default());
+        if escape.is_empty() {
+            write!(json, "\\u{byte:04x}").ok();
+        } else {
+            json.push_str(escape);
+        }
+        clean = at + 1;
+    }
+    json.push_str(text.get(clean..).unwrap_or_default());
+    json.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_json_whatever_stands_in_it() {
+        let texts = ["", "plain", "quote \" and \\ back", "line\nfeed\ttab\r\u{1}\u{0}", "zażółć \u{2028}"];
+        let mut rows = Rows::default();
+        for text in texts {
+            rows.add(|row| {
+                row.text(text).int(-7).opt_int(None).opt_text(None).float(1e300).float(f64::NAN).id(&7);
+            });
+        }
+        let batches = rows.into_batches();
+        assert_eq!(batches.len(), 1);
+        let read: Vec<serde_json::Value> = serde_json::from_str(&batches[0]).expect("JSON");
+        for (row, text) in read.iter().zip(texts) {
+            assert_eq!(*row, serde_json::json!([text, -7, null, null, 1e300, null, "7"]));
+        }
+    }
+
+    #[test]
+    fn many_rows_become_several_statements() {
+        let mut rows = Rows::default();
+        assert!(rows.is_empty());
+        (0..4_001).for_each(|number| rows.add(|row| drop(row.int(number))));
+        let batches = rows.into_batches();
+        let lengths: Vec<_> =
+            batches.iter().map(|batch| serde_json::from_str::<Vec<[i64; 1]>>(batch).expect("JSON").len()).collect();
+        assert_eq!(lengths, [2_000, 2_000, 1]);
+    }
+}
