@@ -37,7 +37,8 @@ impl LifeCycleEventHub for LocalEventHub {
         let mut subscribers = self.subscribers.lock().unwrap_or_else(PoisonError::into_inner);
         for event in events {
             // One that does not keep up loses events; one that is gone is forgotten.
-            subscribers.retain(|subscriber| !matches!(subscriber.try_send(event.clone()), Err(mpsc::error::TrySendError::Closed(_))));
+            subscribers
+                .retain(|subscriber| !matches!(subscriber.try_send(event.clone()), Err(mpsc::error::TrySendError::Closed(_))));
         }
         self.any.store(!subscribers.is_empty(), Ordering::Relaxed);
         Ok(())

@@ -28,7 +28,10 @@ pub struct WorkflowHostBuilder {
 
 impl fmt::Debug for WorkflowHostBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkflowHostBuilder").field("options", &self.options).field("services", &self.services).finish_non_exhaustive()
+        f.debug_struct("WorkflowHostBuilder")
+            .field("options", &self.options)
+            .field("services", &self.services)
+            .finish_non_exhaustive()
     }
 }
 
@@ -130,7 +133,8 @@ impl WorkflowHostBuilder {
         let claim = check_scopes(&options, &*lock, &*store).await?;
         if queue.capabilities().scope < store.capabilities().scope {
             tracing::warn!(
-                queue = queue.capabilities().domain, store = store.capabilities().domain,
+                queue = queue.capabilities().domain,
+                store = store.capabilities().domain,
                 "the queue does not reach as far as the store: other nodes' work arrives by their polls only"
             );
         }

@@ -124,7 +124,9 @@ impl InstanceHandle {
                 match self.get().await {
                     Ok(record) if record.status().is_terminal() => return Ok(record),
                     Ok(_) => {}
-                    Err(error) if error.is_retryable() => tracing::debug!(instance = %self.id, %error, "a look at an instance failed"),
+                    Err(error) if error.is_retryable() => {
+                        tracing::debug!(instance = %self.id, %error, "a look at an instance failed");
+                    }
                     Err(error) => return Err(error),
                 }
                 // Ended on this node: told at once. On another: seen at the next look.

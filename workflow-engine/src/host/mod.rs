@@ -20,8 +20,8 @@ use latchwork_core::{
     name,
     queue::QueueProvider,
     store::{
-        ActivityClaim, ActivityOutcome, ActivityToken, Encoded, EventId, ExclusiveClaim, InstanceId, InstanceQuery, InstanceSummary,
-        NewEvent, Page, PersistenceProvider, StoreStatistics, SubmitOutcome,
+        ActivityClaim, ActivityOutcome, ActivityToken, Encoded, EventId, ExclusiveClaim, InstanceId, InstanceQuery,
+        InstanceSummary, NewEvent, Page, PersistenceProvider, StoreStatistics, SubmitOutcome,
     },
 };
 use serde::Serialize;
@@ -48,7 +48,10 @@ struct Life {
 
 impl fmt::Debug for WorkflowHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkflowHost").field("node", &self.node.name).field("active", &self.node.active.len()).finish_non_exhaustive()
+        f.debug_struct("WorkflowHost")
+            .field("node", &self.node.name)
+            .field("active", &self.node.active.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -154,7 +157,12 @@ impl WorkflowHost {
     /// # Errors
     /// [`HostError`] of the store.
     #[doc(alias = "GetPendingActivity")]
-    pub async fn claim_activity(&self, names: &[&str], worker: &str, lease: Duration) -> Result<Option<ActivityClaim>, HostError> {
+    pub async fn claim_activity(
+        &self,
+        names: &[&str],
+        worker: &str,
+        lease: Duration,
+    ) -> Result<Option<ActivityClaim>, HostError> {
         let names: Vec<String> = names.iter().map(ToString::to_string).collect();
         Ok(self.node.store.claim_activity(&names, worker, lease).await?)
     }

@@ -60,7 +60,8 @@ impl<'h, W: Workflow> Start<'h, W> {
     async fn start(self) -> Result<WorkflowHandle<W>, HostError> {
         let node = &self.host.node;
         let definition = &self.host.registered(W::ID, Some(W::VERSION))?.definition;
-        let data = (definition.data.encode)(&self.data as &AnyData).map_err(|error| HostError::data("data of the instance", error))?;
+        let data =
+            (definition.data.encode)(&self.data as &AnyData).map_err(|error| HostError::data("data of the instance", error))?;
         let (bytes, limit) = (data.as_str().len(), node.settings.data_limit);
         if bytes > limit {
             return Err(HostError::TooLarge { what: "data of the instance".into(), bytes, limit });

@@ -146,7 +146,8 @@ impl Instance {
     }
 
     fn encoded_data(&self) -> Result<Encoded, String> {
-        let encoded = (self.definition.data.encode)(&*self.data).map_err(|error| format!("the data cannot be written as JSON: {error}"))?;
+        let encoded =
+            (self.definition.data.encode)(&*self.data).map_err(|error| format!("the data cannot be written as JSON: {error}"))?;
         let (bytes, limit) = (encoded.as_str().len(), self.rules.data_limit);
         if bytes > limit {
             return Err(format!("the data has {bytes} bytes of JSON, the limit is {limit} (option `data_limit`)"));

@@ -37,7 +37,13 @@ impl Instance {
         self.advance(now);
     }
 
-    fn apply_result(&mut self, id: PointerId, body: Option<Box<dyn ErasedBody>>, result: ExecutionResult, now: Timestamp) -> StepResult<()> {
+    fn apply_result(
+        &mut self,
+        id: PointerId,
+        body: Option<Box<dyn ErasedBody>>,
+        result: ExecutionResult,
+        now: Timestamp,
+    ) -> StepResult<()> {
         let definition = self.definition.clone();
         let Some(pointer) = self.pointers.get(&id) else { return Ok(()) };
         let NodeKind::Step(step) = &definition.node(pointer.node).kind else { return Ok(()) };
@@ -56,7 +62,9 @@ impl Instance {
             }
             ExecutionResult::Branch(values) => {
                 if step.each.is_none() {
-                    return Err(StepError::permanent("it answered with a branch for each value, but its definition has no `branches`"));
+                    return Err(StepError::permanent(
+                        "it answered with a branch for each value, but its definition has no `branches`",
+                    ));
                 }
                 let (items, encoded) = values_as_items(values)?;
                 let after = self.done(id, body)?;

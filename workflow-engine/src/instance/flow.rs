@@ -175,7 +175,15 @@ impl Instance {
     }
 
     /// Opens a branch of a container.
-    pub(super) fn open_branch(&mut self, owner: PointerId, block: BlockIndex, branch: u32, round: u32, item: Option<u64>, after: u64) {
+    pub(super) fn open_branch(
+        &mut self,
+        owner: PointerId,
+        block: BlockIndex,
+        branch: u32,
+        round: u32,
+        item: Option<u64>,
+        after: u64,
+    ) {
         self.set_status(owner, PointerStatus::WaitingForChildren);
         let Some(pointer) = self.pointers.get_mut(&owner) else { return };
         pointer.progress_at = self.leaves;
@@ -263,7 +271,9 @@ impl Instance {
         let NodeKind::While { test, body } = &definition.node(pointer.node).kind else { return Ok(()) };
         let items = pointer.items.clone();
         if pointer.progress_at == self.leaves {
-            return Err("a round of this loop ran no step, waited for nothing and changed nothing, so it would go round for ever".into());
+            return Err(
+                "a round of this loop ran no step, waited for nothing and changed nothing, so it would go round for ever".into(),
+            );
         }
         let data = self.data.clone();
         if guarded(|| test(&*data, &items))? {
@@ -282,11 +292,15 @@ impl Instance {
         }
         let limit = self.rules.data_limit;
         if encoded.as_str().len() > limit {
-            let error = format!("the collection has {} bytes of JSON, the limit is {limit} (option `data_limit`)", encoded.as_str().len());
+            let error = format!(
+                "the collection has {} bytes of JSON, the limit is {limit} (option `data_limit`)",
+                encoded.as_str().len()
+            );
             return self.give_up(id, &StepError::permanent(error), now);
         }
         self.last_sequence += 1;
-        let mut record = PointerRecord::new(pointer_id(Some(id), "items", Place::default()), self.last_sequence, pointer.record.step.clone());
+        let mut record =
+            PointerRecord::new(pointer_id(Some(id), "items", Place::default()), self.last_sequence, pointer.record.step.clone());
         record.status = PointerStatus::WaitingForChildren;
         record.parent = Some(id);
         record.place.branch = COLLECTION;

@@ -23,12 +23,18 @@ pub(crate) struct Unreadable(String);
 
 impl Instance {
     /// The instance as it was stored, with its inbox still to be applied.
-    pub(crate) fn load(definition: Arc<Definition>, loaded: LoadedInstance, burst: u128, rules: Arc<Rules>) -> Result<Self, Unreadable> {
+    pub(crate) fn load(
+        definition: Arc<Definition>,
+        loaded: LoadedInstance,
+        burst: u128,
+        rules: Arc<Rules>,
+    ) -> Result<Self, Unreadable> {
         let header = loaded.header;
         if !limits::json_depth_is_allowed(loaded.data.as_str()) {
             return Err(Unreadable(format!("its data nests deeper than {} levels", limits::JSON_DEPTH)));
         }
-        let data = (definition.data.decode)(loaded.data.as_str()).map_err(|error| Unreadable(format!("its data cannot be read: {error}")))?;
+        let data = (definition.data.decode)(loaded.data.as_str())
+            .map_err(|error| Unreadable(format!("its data cannot be read: {error}")))?;
         let fresh = loaded.pointers.is_empty() && loaded.last_sequence == 0;
         let mut instance = Self {
             definition,
@@ -111,7 +117,8 @@ impl Instance {
 
     fn load_collection(&mut self, mut record: PointerRecord) -> Result<(), Unreadable> {
         let unreadable = |why: &str| Unreadable(format!("the collection of its step `{}` cannot be read: {why}", record.step));
-        let owner = record.parent.and_then(|parent| self.pointers.get_mut(&parent)).ok_or_else(|| unreadable("it belongs to nothing"))?;
+        let owner =
+            record.parent.and_then(|parent| self.pointers.get_mut(&parent)).ok_or_else(|| unreadable("it belongs to nothing"))?;
         let json = record.state.take().ok_or_else(|| unreadable("it is empty"))?;
         let item = match &self.definition.node(owner.node).kind {
             NodeKind::ForEach { item, .. } => *item,

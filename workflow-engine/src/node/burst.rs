@@ -69,6 +69,8 @@ pub(super) struct Burst<'a> {
     in_flight: Option<InFlight>,
     /// When bodies that were cancelled are dropped, by the monotonic clock.
     drop_bodies_at: Option<Duration>,
+    /// Whether the rest of the node was told which bodies run. Those that end at once are not worth it.
+    shown: bool,
     /// Whether the node was seen to stop.
     stopping: bool,
     follow_ups: Vec<WorkItem>,
@@ -90,6 +92,7 @@ impl<'a> Burst<'a> {
             beside: JoinSet::new(),
             in_flight: None,
             drop_bodies_at: None,
+            shown: false,
             stopping: false,
             follow_ups: Vec::new(),
             began,
@@ -169,7 +172,6 @@ impl<'a> Burst<'a> {
     /// Starts the bodies that can run. One alone runs in the burst's own task; several run beside each other.
     fn start_bodies(&mut self) {
         let mut running = usize::from(self.inline.is_some()) + self.beside.len();
-        let mut started = false;
         while running < self.node.settings.max_concurrent_steps {
             let Some(id) = self.instance.next_ready() else { break };
             let alone = running == 0 && self.instance.ready_count() == 0;
@@ -182,7 +184,6 @@ impl<'a> Burst<'a> {
                         self.beside.spawn(run);
                     }
                     running += 1;
-                    started = true;
                 }
                 Err(error) => {
                     let now = self.time.now();
@@ -190,15 +191,18 @@ impl<'a> Burst<'a> {
                 }
             }
         }
-        // Who watches long bodies need not know of those that end at once.
-        if started && !self.beside.is_empty() {
-            self.show_bodies();
-        }
     }
 
-    fn show_bodies(&self) {
-        let now = self.node.clock.monotonic();
-        self.active.set_bodies(self.instance.running_steps(), now);
+    /// Tells the rest of the node which bodies run, since when.
+    fn show_bodies(&mut self) {
+        self.shown = true;
+        self.active.set_bodies(self.instance.running_steps(), self.node.clock.monotonic());
+    }
+
+    fn hide_bodies(&mut self) {
+        if std::mem::take(&mut self.shown) {
+            self.active.set_bodies(Vec::new(), Duration::ZERO);
+        }
     }
 
     /// A fresh body with its inputs applied, and its context.
@@ -262,7 +266,7 @@ impl<'a> Burst<'a> {
             self.body_ended(end);
             return None;
         }
-        if self.inline.is_some() {
+        if self.has_bodies() && !self.shown {
             self.show_bodies();
         }
         let clock = self.node.clock.clone();
@@ -318,10 +322,7 @@ impl<'a> Burst<'a> {
     fn body_ended(&mut self, end: BodyEnd) {
         let now = self.time.now();
         self.instance.body_ended(end.pointer, end.body, end.result, now);
-        self.active.set_bodies(Vec::new(), now_of(&self.node));
-        if self.has_bodies() {
-            self.show_bodies();
-        }
+        self.hide_bodies();
     }
 
     /// The answer to the checkpoint in flight.
@@ -438,7 +439,7 @@ impl<'a> Burst<'a> {
             }
             self.drop_bodies().await;
         }
-        self.active.set_bodies(Vec::new(), now_of(&self.node));
+        self.hide_bodies();
     }
 
     /// Drops the futures of the bodies; those that block their thread are waited for.
@@ -459,10 +460,6 @@ impl<'a> Burst<'a> {
         let horizon = self.node.clock.monotonic().saturating_add(self.node.settings.poll_interval);
         (deadline <= horizon).then_some(deadline)
     }
-}
-
-fn now_of(node: &Node) -> Duration {
-    node.clock.monotonic()
 }
 
 async fn run_body(pointer: PointerId, mut body: Box<dyn ErasedBody>, cx: StepContext) -> BodyEnd {

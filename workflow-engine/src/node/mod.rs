@@ -14,8 +14,8 @@ mod work;
 
 pub(crate) use active::{Active, ActiveMap};
 pub(crate) use completions::Completions;
-pub use health::{HealthReport, ServiceHealth};
 pub(crate) use health::Health;
+pub use health::{HealthReport, ServiceHealth};
 pub(crate) use registry::{Registered, Registry};
 
 use crate::{instance::Rules, services::Services};

@@ -1,1 +1,0 @@
-//! Benchmark workloads of Latchwork.

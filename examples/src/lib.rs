@@ -1,1 +1,0 @@
-//! Runnable examples of Latchwork, among them a three-node cluster.
