@@ -66,6 +66,7 @@
 //! tested: the ids of inbox rows, how often a hint is given, the texts of errors.
 
 mod case;
+#[allow(clippy::cloned_ref_to_slice_refs, reason = "an expected list reads best as a list")]
 mod cases;
 mod fixture;
 mod tools;

@@ -102,7 +102,7 @@ pub(in crate::store) async fn many_nodes_prepare_at_once(nodes: &Nodes) -> Check
     for store in &opened {
         store.stop(Duration::from_secs(10)).await?;
     }
-    result.and_then(|_| verified).and(missing)
+    result.and(verified).and(missing)
 }
 
 pub(in crate::store) async fn a_schema_of_a_later_version_is_refused(nodes: &Nodes) -> Checked {

@@ -124,7 +124,7 @@ pub(in crate::store) async fn fifty_writers_append_beside_the_owner(nodes: &Node
     let mut applied = Vec::new();
     let mut inbox = Vec::new();
     while applied.len() < 50 {
-        let rows: Vec<_> = inbox.drain(..).collect();
+        let rows = std::mem::take(&mut inbox);
         applied.extend(controls(&rows));
         inbox = owner.write(|checkpoint| checkpoint.applied = rows.iter().map(|row| row.id).collect()).await?.inbox;
         tokio::task::yield_now().await;

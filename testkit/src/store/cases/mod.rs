@@ -7,6 +7,7 @@ mod event;
 mod inbox;
 mod instance;
 mod life;
+mod pointer;
 mod query;
 mod retention;
 
@@ -17,5 +18,6 @@ pub(super) use event::*;
 pub(super) use inbox::*;
 pub(super) use instance::*;
 pub(super) use life::*;
+pub(super) use pointer::*;
 pub(super) use query::*;
 pub(super) use retention::*;
