@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 pub mod clock;
+#[cfg(feature = "faults")]
+pub mod faults;
 #[cfg(feature = "lock")]
 pub mod lock;
 #[cfg(feature = "queue")]
