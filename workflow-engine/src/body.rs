@@ -158,15 +158,22 @@ impl ExecutionResult {
 #[doc(alias = "IStepExecutionContext")]
 #[derive(Clone, Debug)]
 pub struct StepContext {
-    pub(crate) services: Arc<Services>,
-    pub(crate) instance: InstanceId,
+    pub(crate) burst: Arc<BurstContext>,
     pub(crate) step: Arc<str>,
     pub(crate) pointer: PointerId,
     pub(crate) key: OnceLock<String>,
     pub(crate) attempt: u32,
-    pub(crate) fencing: Option<u64>,
-    pub(crate) cancellation: CancellationToken,
     pub(crate) kept: Kept,
+}
+
+/// What all bodies of a burst are given.
+#[derive(Debug)]
+pub(crate) struct BurstContext {
+    pub(crate) services: Arc<Services>,
+    pub(crate) instance: InstanceId,
+    pub(crate) fencing: Option<u64>,
+    /// Fires when bodies should end early.
+    pub(crate) cancellation: CancellationToken,
 }
 
 /// What a pointer keeps for the next run of its body.
@@ -183,20 +190,20 @@ impl StepContext {
     /// # Errors
     /// [`ServiceMissing`]. Steps that declare what they [need](crate::StepBuilder::needs) have it found when the host starts.
     pub fn service<T: Send + Sync + 'static>(&self) -> Result<&T, ServiceMissing> {
-        self.services.get()
+        self.burst.services.get()
     }
 
     /// The same in each run of this piece of work, and of no other: over retries, crashes and nodes; different for each round of a
     /// loop and each item of a for-each. Hand it to services that can tell a repeated request.
     #[must_use]
     pub fn idempotency_key(&self) -> &str {
-        self.key.get_or_init(|| format!("{}/{}", self.instance, self.pointer))
+        self.key.get_or_init(|| format!("{}/{}", self.burst.instance, self.pointer))
     }
 
     /// The instance.
     #[must_use]
     pub fn instance(&self) -> &InstanceId {
-        &self.instance
+        &self.burst.instance
     }
 
     /// The step's name.
@@ -214,14 +221,14 @@ impl StepContext {
     /// The fencing token of the instance's lock, where the lock service has one.
     #[must_use]
     pub fn fencing_token(&self) -> Option<u64> {
-        self.fencing
+        self.burst.fencing
     }
 
     /// Cancelled when the body should end early: the lock was lost, the instance was terminated, or the host stops and the grace
     /// period is over. The body's future is dropped a little later.
     #[must_use]
     pub fn cancellation(&self) -> &CancellationToken {
-        &self.cancellation
+        &self.burst.cancellation
     }
 
     /// What an earlier run of this body kept; `None` in the first.

@@ -73,15 +73,18 @@ fn ready<T>(future: impl Future<Output = T>) -> T {
 }
 
 fn context(services: Services) -> StepContext {
-    StepContext {
+    let burst = crate::body::BurstContext {
         services: Arc::new(services),
         instance: latchwork_core::store::InstanceId::new(),
+        fencing: None,
+        cancellation: tokio_util::sync::CancellationToken::new(),
+    };
+    StepContext {
+        burst: Arc::new(burst),
         step: "step".into(),
         pointer: latchwork_core::store::PointerId::from_u128(1),
         key: std::sync::OnceLock::new(),
         attempt: 1,
-        fencing: None,
-        cancellation: tokio_util::sync::CancellationToken::new(),
         kept: crate::body::Kept::default(),
     }
 }

@@ -28,7 +28,7 @@ impl Instance {
         loaded: LoadedInstance,
         burst: u128,
         rules: Arc<Rules>,
-    ) -> Result<Self, Unreadable> {
+    ) -> Result<Box<Self>, Unreadable> {
         let header = loaded.header;
         if !limits::json_depth_is_allowed(loaded.data.as_str()) {
             return Err(Unreadable(format!("its data nests deeper than {} levels", limits::JSON_DEPTH)));
@@ -36,7 +36,7 @@ impl Instance {
         let data = (definition.data.decode)(loaded.data.as_str())
             .map_err(|error| Unreadable(format!("its data cannot be read: {error}")))?;
         let fresh = loaded.pointers.is_empty() && loaded.last_sequence == 0;
-        let mut instance = Self {
+        let mut instance = Box::new(Self {
             definition,
             id: header.id,
             reference: header.reference,
@@ -64,7 +64,7 @@ impl Instance {
             changes: Changes::default(),
             seen: HashSet::new(),
             happened: Vec::new(),
-        };
+        });
         for record in loaded.pointers {
             instance.load_pointer(record)?;
         }
@@ -124,7 +124,7 @@ impl Instance {
             NodeKind::ForEach { item, .. } => *item,
             _ => DataType::of::<Value>(),
         };
-        let items = (item.decode_all)(json.as_str()).map_err(|error| unreadable(&error.to_string()))?;
+        let items = super::guarded(|| Ok((item.decode_all)(json.as_str())?)).map_err(|error| unreadable(&error.to_string()))?;
         owner.collection = Some(Collection { record, items: items.into(), dirty: false });
         Ok(())
     }

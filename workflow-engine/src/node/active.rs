@@ -28,8 +28,10 @@ pub(crate) struct Active {
 struct State {
     /// Since when bodies run without a pause, by the monotonic clock.
     bodies_since: Option<Duration>,
-    /// The steps that run.
+    /// The steps that run in tasks of their own.
     bodies: Vec<Arc<str>>,
+    /// The step that runs in the burst's own task.
+    inline: Option<Arc<str>>,
     /// What the batched look at the inboxes found.
     rows: Vec<InboxRow>,
 }
@@ -55,6 +57,11 @@ impl Active {
 
     pub(crate) fn take_rows(&self) -> Vec<InboxRow> {
         std::mem::take(&mut self.state().rows)
+    }
+
+    /// The body that is about to run in the burst's own task: it may block it.
+    pub(crate) fn set_inline(&self, step: Option<Arc<str>>) {
+        self.state().inline = step;
     }
 
     /// Which bodies run, since when.
@@ -97,10 +104,13 @@ impl ActiveMap {
         true
     }
 
-    /// The burst is over, come what may.
-    pub(crate) fn remove(&self, instance: &InstanceId) {
-        self.bursts().remove(instance);
-        self.changed.notify_one();
+    /// This burst is over, come what may. Harmless when it was ended already, also when another one has begun.
+    pub(crate) fn remove(&self, instance: &InstanceId, active: &Arc<Active>) {
+        let mut bursts = self.bursts();
+        if bursts.get(instance).is_some_and(|known| Arc::ptr_eq(known, active)) {
+            bursts.remove(instance);
+            self.changed.notify_one();
+        }
     }
 
     /// Resolves when a burst has ended since the last call.
@@ -131,7 +141,12 @@ impl ActiveMap {
 
     /// The bodies that run now.
     pub(crate) fn running(&self) -> Vec<(InstanceId, Vec<Arc<str>>)> {
-        let bursts = self.bursts();
-        bursts.iter().map(|(instance, active)| (instance.clone(), active.state().bodies.clone())).collect()
+        let steps = |active: &Active| {
+            let state = active.state();
+            let mut steps = state.bodies.clone();
+            steps.extend(state.inline.clone().filter(|inline| !steps.contains(inline)));
+            steps
+        };
+        self.bursts().iter().map(|(instance, active)| (instance.clone(), steps(active))).collect()
     }
 }

@@ -2,14 +2,14 @@
 
 use super::{Active, BackOff, CANCEL_GRACE, Node, time::StoreTime};
 use crate::{
-    body::StepContext,
+    body::{BurstContext, StepContext},
     definition::{BoxFuture, ErasedBody, NodeKind},
     error::{StepError, StepResult},
     instance::{Instance, StepOfCheckpoint, Unwritable, guarded, panicked},
 };
 use futures_util::FutureExt;
 use latchwork_core::{
-    clock::ClockExt,
+    clock::{ClockExt, Timestamp},
     hub::LifeCycleEvent,
     lock::LockGuard,
     queue::WorkItem,
@@ -55,13 +55,13 @@ struct InFlight {
 
 pub(super) struct Burst<'a> {
     node: Arc<Node>,
-    instance: Instance,
+    /// Boxed: it is moved about, and large.
+    instance: Box<Instance>,
     active: &'a Active,
     time: StoreTime,
     lost: CancellationToken,
-    fencing: Option<u64>,
-    /// Fires when bodies should end early.
-    cancel: CancellationToken,
+    /// What all bodies of the burst are given.
+    context: Arc<BurstContext>,
     /// A body that runs in the burst's own task, because it was the only one that could.
     inline: Option<BoxFuture<'static, BodyEnd>>,
     /// Bodies that run beside each other.
@@ -78,16 +78,21 @@ pub(super) struct Burst<'a> {
 }
 
 impl<'a> Burst<'a> {
-    pub(super) fn new(node: Arc<Node>, instance: Instance, active: &'a Active, guard: &LockGuard, time: StoreTime) -> Self {
+    pub(super) fn new(node: Arc<Node>, instance: Box<Instance>, active: &'a Active, guard: &LockGuard, time: StoreTime) -> Self {
         let began = node.clock.monotonic();
+        let context = Arc::new(BurstContext {
+            services: node.services.clone(),
+            instance: instance.id.clone(),
+            fencing: guard.fencing_token(),
+            cancellation: CancellationToken::new(),
+        });
         Self {
             node,
+            context,
             instance,
             active,
             time,
             lost: guard.lost_token(),
-            fencing: guard.fencing_token(),
-            cancel: CancellationToken::new(),
             inline: None,
             beside: JoinSet::new(),
             in_flight: None,
@@ -124,7 +129,7 @@ impl<'a> Burst<'a> {
                 if ended {
                     self.instance.close_all(now);
                 }
-                if let Err(unwritable) = self.write() {
+                if let Err(unwritable) = self.write(now) {
                     return self.suspend_unwritable(&unwritable).await;
                 }
             } else if self.in_flight.is_none() && idle {
@@ -179,6 +184,7 @@ impl<'a> Burst<'a> {
                 Ok((body, cx)) => {
                     let run = run_body(id, body, cx);
                     if alone {
+                        self.active.set_inline(self.instance.pointer(id).map(|pointer| pointer.record.step.clone()));
                         self.inline = Some(Box::pin(run));
                     } else {
                         self.beside.spawn(run);
@@ -218,22 +224,18 @@ impl<'a> Burst<'a> {
             Ok(body)
         })?;
         let cx = StepContext {
-            services: self.node.services.clone(),
-            instance: self.instance.id.clone(),
+            burst: self.context.clone(),
             step: node.name.clone(),
             pointer: id,
             key: std::sync::OnceLock::new(),
             attempt: pointer.record.attempts + 1,
-            fencing: self.fencing,
-            cancellation: self.cancel.clone(),
             kept: pointer.kept(),
         };
         Ok((body, cx))
     }
 
     /// Hands over a checkpoint of all that changed.
-    fn write(&mut self) -> Result<(), Unwritable> {
-        let now = self.time.now();
+    fn write(&mut self, now: Timestamp) -> Result<(), Unwritable> {
         let (checkpoint, steps) = self.instance.take_checkpoint(now)?;
         let happened = self.instance.take_happened();
         let events = if self.node.hub.has_subscribers() {
@@ -262,8 +264,7 @@ impl<'a> Burst<'a> {
         if let Some(body) = &mut self.inline
             && let Some(end) = body.now_or_never()
         {
-            self.inline = None;
-            self.body_ended(end);
+            self.inline_ended(end);
             return None;
         }
         if self.has_bodies() && !self.shown {
@@ -279,8 +280,7 @@ impl<'a> Burst<'a> {
                 self.written(outcome).await
             }
             end = async { match &mut self.inline { Some(body) => body.await, None => std::future::pending().await } } => {
-                self.inline = None;
-                self.body_ended(end);
+                self.inline_ended(end);
                 None
             }
             Some(end) = self.beside.join_next(), if !self.beside.is_empty() => {
@@ -309,7 +309,7 @@ impl<'a> Burst<'a> {
                 self.stopping = true;
                 None
             }
-            () = self.node.grace_is_over.cancelled(), if self.stopping && !self.cancel.is_cancelled() => {
+            () = self.node.grace_is_over.cancelled(), if self.stopping && !self.context.cancellation.is_cancelled() => {
                 if self.in_flight.is_some() && !self.has_bodies() {
                     return Some(BurstEnd::Stopped);
                 }
@@ -317,6 +317,12 @@ impl<'a> Burst<'a> {
                 None
             }
         }
+    }
+
+    fn inline_ended(&mut self, end: BodyEnd) {
+        self.inline = None;
+        self.active.set_inline(None);
+        self.body_ended(end);
     }
 
     fn body_ended(&mut self, end: BodyEnd) {
@@ -398,7 +404,7 @@ impl<'a> Burst<'a> {
         self.instance = instance;
         let now = self.time.now();
         self.instance.suspend_unwritable(&unwritable.steps, &unwritable.reason, now);
-        if self.write().is_err() {
+        if self.write(now).is_err() {
             return BurstEnd::Failed;
         }
         let Some(flight) = self.in_flight.take() else { return BurstEnd::Failed };
@@ -415,8 +421,8 @@ impl<'a> Burst<'a> {
 
     /// Fires the token of the bodies, and sets the time at which their futures are dropped.
     fn cancel_bodies(&mut self, grace: Duration) {
-        if !self.cancel.is_cancelled() {
-            self.cancel.cancel();
+        if !self.context.cancellation.is_cancelled() {
+            self.context.cancellation.cancel();
             self.drop_bodies_at = Some(self.node.clock.monotonic().saturating_add(grace));
         }
     }
@@ -445,6 +451,7 @@ impl<'a> Burst<'a> {
     /// Drops the futures of the bodies; those that block their thread are waited for.
     async fn drop_bodies(&mut self) {
         self.inline = None;
+        self.active.set_inline(None);
         self.beside.shutdown().await;
         self.instance.bodies_dropped();
     }

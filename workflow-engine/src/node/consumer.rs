@@ -92,7 +92,7 @@ impl Node {
             return;
         };
         let Some(Ok(permit)) = self.stopping.run_until_cancelled(self.permits.clone().acquire_owned()).await else {
-            self.active.remove(&item.instance);
+            self.active.remove(&item.instance, &active);
             if let Some(delivery) = delivery {
                 delivery.nack_later(Duration::ZERO);
             }

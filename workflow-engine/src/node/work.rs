@@ -38,8 +38,11 @@ impl Node {
         active: Arc<Active>,
         permit: OwnedSemaphorePermit,
     ) {
-        let hint = self.work_on(&item, &active, permit).await;
-        self.active.remove(&item.instance);
+        let hint = {
+            // Also when the burst panics: an instance must not be barred from this node by a fault of the engine.
+            let _over = Over { node: &self, item: &item, active: &active };
+            self.work_on(&item, &active, permit).await
+        };
         let Some(delivery) = delivery else {
             if let Hint::Again(delay) = hint {
                 self.wheel.insert(item, self.clock.monotonic().saturating_add(delay));
@@ -224,6 +227,19 @@ impl Node {
             tracing::warn!(%error, "a lock's release was not confirmed");
             self.health.lock.fails(&error);
         }
+    }
+}
+
+/// Takes a burst out of the map of active ones.
+struct Over<'a> {
+    node: &'a Node,
+    item: &'a WorkItem,
+    active: &'a Arc<Active>,
+}
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.node.active.remove(&self.item.instance, self.active);
     }
 }
 
