@@ -121,7 +121,7 @@ pub(crate) const ERRORS: &str = "
     SELECT r.value ->> 0, r.value ->> 1, r.value ->> 2, r.value ->> 3, r.value ->> 4, r.value ->> 5
     FROM jsonb_each(?1) AS r";
 
-/// Forgets the oldest errors of instances (`?1`: n, how many to keep). By `latchwork_error_instance`.
+/// Forgets the oldest errors of instances (`?1`: n) but the newest `?2`. By `latchwork_error_instance`.
 pub(crate) const TRIM_ERRORS: &str = "
     DELETE FROM latchwork_error
     WHERE id IN (
@@ -133,7 +133,7 @@ pub(crate) const TRIM_ERRORS: &str = "
             FROM latchwork_error AS x
             WHERE x.n = r.value ->> 0
             ORDER BY x.id DESC
-            LIMIT 1 OFFSET r.value ->> 1
+            LIMIT 1 OFFSET ?2
         )
     )";
 
@@ -330,7 +330,7 @@ async fn children(
         }
         if !checkpoint.errors.is_empty() {
             trim.add(|row| {
-                row.int(n).int(i64::try_from(ERRORS_PER_INSTANCE).unwrap_or(i64::MAX));
+                row.int(n);
             });
         }
     }
@@ -339,7 +339,8 @@ async fn children(
     pointers.execute(connection, sql, POINTERS, now).await?;
     attributes.execute(connection, sql, create::ATTRIBUTES, now).await?;
     errors.execute(connection, sql, ERRORS, now).await?;
-    trim.execute(connection, sql, TRIM_ERRORS, now).await
+    let kept = i64::try_from(ERRORS_PER_INSTANCE).unwrap_or(i64::MAX);
+    trim.execute(connection, sql, TRIM_ERRORS, kept).await
 }
 
 /// Waits, activities, events, and what concerns other instances. Gives by place whom each checkpoint wakes.

@@ -15,8 +15,7 @@ pub(crate) fn store_error(store: &str, action: &str, error: SqliteError) -> Stor
         SqliteErrorKind::Closed => StoreErrorKind::Stopped,
         _ => StoreErrorKind::Invalid,
     };
-    // The client's error says the rest: the file, the reason, and what to do.
-    StoreError::new(kind, store, action).with_advice(error.to_string()).with_source(error)
+    StoreError::new(kind, store, action).with_advice(format!("{}; {}", error.message(), error.advice())).with_source(error)
 }
 
 /// A stored value that cannot be what was written.

@@ -41,16 +41,16 @@ impl Rows {
         self.full
     }
 
-    /// Runs the statement for all rows: they are its `?1`, `now` is its `?2`.
+    /// Runs the statement for all rows: they are its `?1`, `other` (mostly the time) is its `?2`.
     pub(crate) async fn execute(
         self,
         connection: &mut SqliteConnection,
         sql: &Sql,
         statement: &'static str,
-        now: i64,
+        other: i64,
     ) -> Result<(), sqlx::Error> {
         for batch in self.into_batches() {
-            sqlx::query(sql.get(statement)).bind(batch).bind(now).execute(&mut *connection).await?;
+            sqlx::query(sql.get(statement)).bind(batch).bind(other).execute(&mut *connection).await?;
         }
         Ok(())
     }
@@ -61,14 +61,14 @@ impl Rows {
         connection: &mut SqliteConnection,
         sql: &Sql,
         statement: &'static str,
-        now: i64,
+        other: i64,
     ) -> Result<Vec<T>, sqlx::Error>
     where
         T: for<'r> sqlx::FromRow<'r, sqlx::sqlite::SqliteRow> + Send + Unpin,
     {
         let mut found = Vec::new();
         for batch in self.into_batches() {
-            found.extend(sqlx::query_as(sql.get(statement)).bind(batch).bind(now).fetch_all(&mut *connection).await?);
+            found.extend(sqlx::query_as(sql.get(statement)).bind(batch).bind(other).fetch_all(&mut *connection).await?);
         }
         Ok(found)
     }
@@ -198,7 +198,11 @@ mod tests {
     fn many_rows_become_several_statements() {
         let mut rows = Rows::default();
         assert!(rows.is_empty());
-        (0..4_001).for_each(|number| rows.add(|row| drop(row.int(number))));
+        for number in 0..4_001 {
+            rows.add(|row| {
+                row.int(number);
+            });
+        }
         let batches = rows.into_batches();
         let lengths: Vec<_> =
             batches.iter().map(|batch| serde_json::from_str::<Vec<[i64; 1]>>(batch).expect("JSON").len()).collect();

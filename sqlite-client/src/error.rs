@@ -157,7 +157,8 @@ impl SqliteError {
         }
     }
 
-    fn advice(&self) -> &'static str {
+    /// What to do about it.
+    pub fn advice(&self) -> &'static str {
         match self.inner.kind {
             SqliteErrorKind::Busy => {
                 "another connection keeps it locked: find the program with the long transaction, or raise the busy time-out"

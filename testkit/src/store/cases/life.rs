@@ -20,9 +20,10 @@ async fn begin(nodes: &Nodes) -> Result<Box<dyn StepTransaction>, Stop> {
 
 pub(in crate::store) async fn a_transaction_commits_the_step_and_its_checkpoint_together(nodes: &Nodes) -> Checked {
     let now = nodes.one.now().await?;
-    let mut transaction = begin(nodes).await?;
     let mut owner = Owner::new(&nodes.other).await?;
     let waiting = Owner::waiting(&nodes.other, vec![wait(("packed", "A-1"), "s", 1, now)]).await?;
+    // From here on the step may be the only writer there is.
+    let mut transaction = begin(nodes).await?;
     let writes = nodes.fixture.write_own_row(&mut *transaction, "charged").await?;
     check!(!nodes.fixture.has_own_row("charged").await?, "a row of the step is not seen before the commit");
     let mut checkpoint = owner.checkpoint();
@@ -42,11 +43,11 @@ pub(in crate::store) async fn a_transaction_commits_the_step_and_its_checkpoint_
 }
 
 pub(in crate::store) async fn a_transaction_of_a_refused_checkpoint_is_rolled_back(nodes: &Nodes) -> Checked {
-    let mut transaction = begin(nodes).await?;
     let mut owner = Owner::new(&nodes.one).await?;
     let mut stale = owner.checkpoint();
     stale.pointers = vec![crate::store::tools::pointer(1)];
     owner.write(|_| ()).await?;
+    let mut transaction = begin(nodes).await?;
     nodes.fixture.write_own_row(&mut *transaction, "charged").await?;
     let answer = transaction.commit(Arc::new(stale)).await;
     check_matches!(answer, CheckpointOutcome::Refused { stored: Some(Revision(2)) } => (), "the answer");
