@@ -1,1 +1,23 @@
-//! A table queue on SQLite for Latchwork: batch claims with leases, redelivery and delay.
+#![doc = include_str!("../README.md")]
+//! # Map of the crate
+//!
+//! | item | what it is |
+//! | --- | --- |
+//! | [`SqliteQueue`] | the queue |
+//! | [`SqliteQueueOptions`] | its file, lease and pauses |
+//! | [`UseSqliteQueue`] | wires it into a host |
+
+mod bell;
+mod error;
+mod hand;
+mod lanes;
+mod options;
+mod provider;
+mod schema;
+mod table;
+mod wiring;
+
+pub use latchwork_sqlite_client::SqliteOptions;
+pub use options::SqliteQueueOptions;
+pub use provider::SqliteQueue;
+pub use wiring::UseSqliteQueue;

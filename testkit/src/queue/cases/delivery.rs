@@ -6,7 +6,10 @@ use latchwork_core::{
     queue::{QueueProvider, WorkItem},
     store::InstanceId,
 };
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// What one node queues another gets, whole; acknowledged, it is gone.
 ///
@@ -97,8 +100,11 @@ pub async fn an_empty_dequeue_returns_after_its_wait<F: QueueFixture>(fixture: &
 /// # Errors
 /// [`Fault`]: what the provider did wrong.
 pub async fn a_waiting_dequeue_is_woken<F: QueueFixture>(fixture: &F) -> Result<Verdict, Fault> {
-    let (sender, receiver) = (fixture.node().await?, fixture.node().await?);
-    let waiting = tokio::spawn(async move { receiver.dequeue(QUEUE, 10, NEVER).await });
+    let (sender, receiver) = (fixture.node().await?, Arc::new(fixture.node().await?));
+    let waiting = tokio::spawn({
+        let receiver = receiver.clone();
+        async move { receiver.dequeue(QUEUE, 10, NEVER).await }
+    });
     // Long enough for the consumer to have settled down to its longest pause.
     tokio::time::sleep(Duration::from_millis(250)).await;
     let item = hint();
