@@ -154,6 +154,9 @@ struct Stored {
     last_sequence: i64,
 }
 
+/// What [`FENCES`] selects.
+type FenceColumns = (i64, i64, i64, Option<String>, String, Option<i64>, i64);
+
 /// A checkpoint that will be written.
 struct Winner<'a> {
     /// Its place in the batch.
@@ -241,8 +244,7 @@ async fn fences(
                 row.id(&checkpoint.instance);
             });
         }
-        let found: Vec<(i64, i64, i64, Option<String>, String, Option<i64>, i64)> =
-            rows.fetch(connection, sql, FENCES, 0).await?;
+        let found: Vec<FenceColumns> = rows.fetch(connection, sql, FENCES, 0).await?;
         for (at, n, revision, writer, name, due, last_sequence) in found {
             let writer = writer.as_deref().map(|writer| parsed::<CheckpointId>("checkpoint id", writer)).transpose()?;
             let fence = Fence { revision: Revision(revision), writer };

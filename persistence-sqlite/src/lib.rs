@@ -11,6 +11,8 @@ mod lanes;
 mod load;
 mod matching;
 mod options;
+#[cfg(test)]
+mod plans;
 mod provider;
 mod query;
 mod record;

@@ -202,6 +202,8 @@ pub(crate) async fn fence(connection: &mut SqliteConnection, sql: &Sql, id: &Ins
     Ok(Some(Fence { revision: Revision(revision), writer }))
 }
 
+type TombstoneColumns = (String, Option<String>, String, i64, Option<String>);
+
 type GetColumns = (String, String, Option<String>, Option<String>, Option<f64>, Option<i64>);
 
 pub(crate) async fn get(
@@ -224,8 +226,7 @@ pub(crate) async fn get(
     if let Some((header, data)) = found {
         return Ok(Some(InstanceRecord::Instance { header, data, attributes }));
     }
-    let row: Option<(String, Option<String>, String, i64, Option<String>)> =
-        sqlx::query_as(sql.get(TOMBSTONE)).bind(id.as_str()).fetch_optional(connection).await?;
+    let row: Option<TombstoneColumns> = sqlx::query_as(sql.get(TOMBSTONE)).bind(id.as_str()).fetch_optional(connection).await?;
     let Some((definition, business_key, status, ended, result)) = row else { return Ok(None) };
     Ok(Some(InstanceRecord::Deleted(Tombstone {
         id: id.clone(),

@@ -11,19 +11,43 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A wait slot of an instance.
 pub(crate) type Slot = (i64, String);
 
-/// What a match looks for: `s` is a wait. The event is found by `latchwork_event_channel`; what the slot had by the primary key of
-/// `latchwork_consumed` and by `latchwork_inbox_wait`.
+/// What a match looks for, for the wait of this alias. The event is found by `latchwork_event_channel`; what the slot had by the
+/// primary key of `latchwork_consumed` and by `latchwork_inbox_wait`.
 macro_rules! earliest_event {
-    () => {
-        "(
+    ($wait:literal) => {
+        concat!(
+            "(
             SELECT e.number
             FROM latchwork_event AS e
-            WHERE e.name = s.name AND e.key = s.key AND e.time >= s.as_of
-                AND NOT EXISTS (SELECT 1 FROM latchwork_consumed AS c WHERE c.n = s.n AND c.slot = s.slot AND c.event = e.id)
-                AND NOT EXISTS (SELECT 1 FROM latchwork_inbox AS m WHERE m.n = s.n AND m.slot = s.slot AND m.event = e.number)
+            WHERE e.name = ",
+            $wait,
+            ".name AND e.key = ",
+            $wait,
+            ".key AND e.time >= ",
+            $wait,
+            ".as_of
+                AND NOT EXISTS (
+                    SELECT 1
+                    FROM latchwork_consumed AS c
+                    WHERE c.n = ",
+            $wait,
+            ".n AND c.slot = ",
+            $wait,
+            ".slot AND c.event = e.id
+                )
+                AND NOT EXISTS (
+                    SELECT 1
+                    FROM latchwork_inbox AS m
+                    WHERE m.n = ",
+            $wait,
+            ".n AND m.slot = ",
+            $wait,
+            ".slot AND m.event = e.number
+                )
             ORDER BY e.time, e.number
             LIMIT 1
         )"
+        )
     };
 }
 
@@ -31,7 +55,7 @@ macro_rules! earliest_event {
 pub(crate) const OF_SLOTS: &str = concat!(
     "WITH wait AS MATERIALIZED (
         SELECT s.n, s.id, s.slot, s.sequence, ",
-    earliest_event!(),
+    earliest_event!("s"),
     " AS event
         FROM jsonb_each(?1) AS r
         CROSS JOIN latchwork_subscription AS s ON s.n = r.value ->> 0 AND s.slot = r.value ->> 1
@@ -45,16 +69,16 @@ pub(crate) const OF_SLOTS: &str = concat!(
 /// The unmatched waits for events (`?1`: number), with their events. By `latchwork_subscription_channel`.
 pub(crate) const OF_EVENTS: &str = concat!(
     "WITH wait AS MATERIALIZED (
-        SELECT s.n, s.id, s.slot, s.sequence, ",
-    earliest_event!(),
+        SELECT wanted.n, wanted.id, wanted.slot, wanted.sequence, ",
+    earliest_event!("wanted"),
     " AS event
         FROM (
             SELECT DISTINCT s.n, s.id, s.name, s.key, s.slot, s.as_of, s.sequence
             FROM jsonb_each(?1) AS r
             CROSS JOIN latchwork_event AS p ON p.number = r.value ->> 0
             CROSS JOIN latchwork_subscription AS s ON s.name = p.name AND s.key = p.key AND s.as_of <= p.time
-        ) AS s
-        WHERE NOT EXISTS (SELECT 1 FROM latchwork_inbox AS m WHERE m.n = s.n AND m.subscription = s.id)
+        ) AS wanted
+        WHERE NOT EXISTS (SELECT 1 FROM latchwork_inbox AS m WHERE m.n = wanted.n AND m.subscription = wanted.id)
     )
     SELECT w.n, w.id, w.slot, w.event, e.time
     FROM wait AS w CROSS JOIN latchwork_event AS e ON e.number = w.event

@@ -70,6 +70,9 @@ pub(crate) const ATTRIBUTES: &str = "
     CROSS JOIN latchwork_attribute AS a ON a.n = i.n
     ORDER BY r.key, a.name";
 
+/// What [`ATTRIBUTES`] selects.
+type AttributeColumns = (i64, String, Option<String>, Option<f64>, Option<i64>);
+
 pub(crate) async fn runnable(
     connection: &mut SqliteConnection,
     sql: &Sql,
@@ -117,7 +120,7 @@ struct Conditions {
     values: Vec<Value>,
 }
 
-enum Value {
+pub(crate) enum Value {
     Text(String),
     Int(i64),
     Float(f64),
@@ -177,11 +180,8 @@ impl From<i64> for Value {
     }
 }
 
-pub(crate) async fn find(
-    connection: &mut SqliteConnection,
-    sql: &Sql,
-    query: &InstanceQuery,
-) -> Result<Page<InstanceSummary>, sqlx::Error> {
+/// The statement for a list, with its values. Each condition is a constant; what the query says goes into the values only.
+pub(crate) fn statement(query: &InstanceQuery) -> (String, Vec<Value>) {
     let mut conditions = Conditions::default();
     if !query.statuses.is_empty() {
         let names: Vec<String> = query.statuses.iter().map(|status| format!("'{status}'")).collect();
@@ -217,17 +217,26 @@ pub(crate) async fn find(
     if let Some(text) = &query.text {
         conditions.text(text);
     }
-    let limit = query.effective_limit();
     let direction = if query.newest_first { "DESC" } else { "ASC" };
     // One more than asked for, to know whether there are more.
     let statement = format!(
         "SELECT {} FROM latchwork_instance AS i{} ORDER BY i.id {direction} LIMIT {}",
         header_columns!(),
         conditions.text,
-        limit + 1
+        query.effective_limit() + 1
     );
+    (statement, conditions.values)
+}
+
+pub(crate) async fn find(
+    connection: &mut SqliteConnection,
+    sql: &Sql,
+    query: &InstanceQuery,
+) -> Result<Page<InstanceSummary>, sqlx::Error> {
+    let limit = query.effective_limit();
+    let (statement, values) = statement(query);
     let mut select = sqlx::query_scalar::<Sqlite, String>(sql.made(&statement));
-    for value in conditions.values {
+    for value in values {
         select = match value {
             Value::Text(text) => select.bind(text),
             Value::Int(number) => select.bind(number),
@@ -245,7 +254,7 @@ pub(crate) async fn find(
             row.id(&header.id);
         });
     }
-    let found: Vec<(i64, String, Option<String>, Option<f64>, Option<i64>)> = ids.fetch(connection, sql, ATTRIBUTES, 0).await?;
+    let found: Vec<AttributeColumns> = ids.fetch(connection, sql, ATTRIBUTES, 0).await?;
     let mut attributes: HashMap<i64, Vec<(String, AttributeValue)>> = HashMap::new();
     for (at, name, text, number, time) in found {
         let value = attribute(&name, text, number, time)?;
