@@ -175,6 +175,14 @@ impl World {
         panic!("it did not come to pass, however long the clock ran");
     }
 
+    /// Lets so much time go by, a second at a time, with the nodes doing what they have to do in each.
+    pub async fn pass(&self, span: Duration) {
+        for _ in 0..span.as_secs() {
+            self.clock.advance(Duration::from_secs(1));
+            settle().await;
+        }
+    }
+
     /// Awaits this with the clock standing still.
     pub async fn soon<F: IntoFuture>(&self, future: F) -> F::Output {
         tokio::time::timeout(Duration::from_secs(20), future).await.expect("it comes to pass without the clock")

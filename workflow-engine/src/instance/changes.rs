@@ -163,7 +163,8 @@ impl Instance {
         let text = error.to_string();
         let message = limits::cut(&text, limits::ERROR_TEXT_BYTES).to_owned();
         if let Some(pointer) = self.pointers.get(&id) {
-            let (step, attempt) = (pointer.record.step.clone(), pointer.record.attempts);
+            // What is not a body has no tries; its only one is the first.
+            let (step, attempt) = (pointer.record.step.clone(), pointer.record.attempts.max(1));
             tracing::warn!(instance = %self.id, step = %step, attempt, error = %message, "step failed");
             metrics::counter!("latchwork.step.errors").increment(1);
             self.happened.push(latchwork_core::hub::LifeCycleKind::Error { step: step.clone(), message: message.clone() });

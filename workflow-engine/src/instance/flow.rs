@@ -217,7 +217,8 @@ impl Instance {
                     None => self.finish(id, after, now),
                 }
             }),
-            NodeKind::While { .. } => self.next_round(id, 0, after, now),
+            // Not always the first: a loop whose condition failed goes on where it was.
+            NodeKind::While { .. } => self.next_round(id, u32::try_from(pointer.state.next).unwrap_or(u32::MAX), after, now),
             NodeKind::ForEach { items: items_of, item, .. } => guarded(|| items_of(&*data, &items))
                 .and_then(|items| Ok(((item.encode_all)(&items)?, items)))
                 .map(|(encoded, items)| self.begin_items(id, items, encoded, after, now)),
@@ -266,7 +267,8 @@ impl Instance {
     }
 
     fn next_round(&mut self, id: PointerId, round: u32, after: u64, now: Timestamp) -> StepResult<()> {
-        let Some(pointer) = self.pointers.get(&id) else { return Ok(()) };
+        let Some(pointer) = self.pointers.get_mut(&id) else { return Ok(()) };
+        pointer.state.next = u64::from(round);
         let definition = self.definition.clone();
         let NodeKind::While { test, body } = &definition.node(pointer.node).kind else { return Ok(()) };
         let items = pointer.items.clone();

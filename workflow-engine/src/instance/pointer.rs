@@ -66,7 +66,7 @@ pub(super) struct PointerState {
     /// How often it has waited: the next wait's number.
     #[serde(skip_serializing_if = "is_zero")]
     pub(super) waits: u64,
-    /// The next item of a for-each.
+    /// The next item of a for-each, or the round of a loop.
     #[serde(skip_serializing_if = "is_zero")]
     pub(super) next: u64,
 }
