@@ -298,17 +298,19 @@ impl Directory {
 
     /// Whether this process has had the name for long enough, and another one waits; then its spell begins anew.
     pub(crate) fn is_due_to_others(&self, place: Place) -> bool {
-        let now = Instant::now();
-        let long = self.shard(place).is_some_and(|mut shard| {
-            shard.names.get_mut(&place).is_some_and(|entry| {
-                let long = now.saturating_duration_since(entry.since) >= SPELL;
-                if long {
-                    entry.since = now;
-                }
-                long
-            })
-        });
-        long && self.os.is_awaited(place)
+        let Some(mut shard) = self.shard(place) else { return false };
+        let Some(entry) = shard.names.get_mut(&place) else { return false };
+        let long = entry.since.elapsed() >= SPELL;
+        if long {
+            entry.since = Instant::now();
+        }
+        drop(shard);
+        long && self.is_awaited(place)
+    }
+
+    /// Whether another process is seen waiting.
+    pub(crate) fn is_awaited(&self, place: Place) -> bool {
+        self.os.is_awaited(place)
     }
 
     /// Ends all that belongs to `member`. Holders are told before anybody else can be granted what they held.
@@ -393,4 +395,25 @@ fn start_worker() -> io::Result<mpsc::Sender<Job>> {
     let (sender, jobs) = mpsc::channel::<Job>();
     std::thread::Builder::new().name("file-locks".to_owned()).spawn(move || jobs.into_iter().for_each(|job| job()))?;
     Ok(sender)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use latchwork_core::name::Namespace;
+
+    #[test]
+    fn a_grant_that_was_on_its_way_when_the_directory_was_removed_is_for_nobody() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for layout in [Layout::Ranges, Layout::Files] {
+            let directory = Directory::open_apart(&folder.path().join(layout.as_str()), layout).expect("opened");
+            let (member, key) = (Arc::new(Member::default()), LockKey::new(&Namespace::default(), "x").expect("a valid name"));
+            let Entered::Turn(mut turn) = directory.enter(&member, &key, LockMode::Exclusive, false) else { panic!("not free") };
+            let hold = directory.os.try_lock(&key, turn.place, LockMode::Exclusive).expect("answered").expect("free");
+            directory.lose(0);
+            assert!(directory.settle(&mut turn, hold, 0, &member, &key, LockMode::Exclusive).is_err(), "{layout:?}");
+            drop(turn);
+            assert_eq!(directory.held_names(), 0);
+        }
+    }
 }

@@ -150,4 +150,30 @@ mod tests {
         assert!(name(&"x".repeat(4096)).len() <= 200);
         assert!(name("..").chars().all(|c| c.is_ascii_alphanumeric() || "-._~".contains(c)));
     }
+
+    #[test]
+    fn a_file_that_is_removed_between_opening_and_locking_is_not_a_lock() {
+        use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+        let folder = tempfile::tempdir().expect("a folder");
+        let key = LockKey::new(&Namespace::default(), "x").expect("a valid name");
+        let (inside, grants) = (AtomicBool::new(false), AtomicU32::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    let files = KeyFiles::open(folder.path()).expect("opened");
+                    for _ in 0..4_000 {
+                        let Some(file) = files.try_lock(&key, Place::of(&key), LockMode::Exclusive).expect("answered") else {
+                            continue;
+                        };
+                        assert!(!inside.swap(true, SeqCst), "two hold one name");
+                        grants.fetch_add(1, SeqCst);
+                        std::thread::yield_now();
+                        inside.store(false, SeqCst);
+                        file.unlock().expect("freed");
+                    }
+                });
+            }
+        });
+        assert!(grants.load(SeqCst) > 100, "hardly anybody was granted");
+    }
 }

@@ -2,6 +2,7 @@ use crate::{
     directory::{Attempt, Directory, Entered},
     entry::{Member, Moved},
     options::{FileLockOptions, Layout},
+    place::Place,
     turn::{LONGEST_PAUSE, SHORTEST_PAUSE, Turn, jittered},
 };
 use latchwork_core::{
@@ -122,10 +123,19 @@ impl FileLocks {
         if let Moved::Turn(turn) = &moved
             && self.directory.is_due_to_others(turn.place)
         {
-            // Long enough for each of those who wait in other processes to try once.
-            self.pause(LONGEST_PAUSE + SHORTEST_PAUSE, deadline).await?;
+            self.let_others(turn.place, deadline).await?;
         }
         Ok(Some(moved))
+    }
+
+    /// Stands back for those who wait in other processes, until they have it or have had the time to try more than once.
+    async fn let_others(&self, place: Place, deadline: Option<Instant>) -> Result<(), LockError> {
+        let longest = Instant::now() + 4 * LONGEST_PAUSE;
+        let longest = deadline.map_or(longest, |deadline| longest.min(deadline));
+        while Instant::now() < longest && self.directory.is_awaited(place) {
+            self.pause(SHORTEST_PAUSE, Some(longest)).await?;
+        }
+        Ok(())
     }
 
     /// Waits so long, but not beyond the deadline, nor beyond `stop`.

@@ -200,3 +200,28 @@ async fn providers_of_one_process_share_a_table_by_any_path_to_the_directory() {
     drop(guard);
     assert!(other.try_lock("x").await.expect("answered").is_some());
 }
+
+#[tokio::test]
+async fn a_process_that_hands_a_name_on_among_its_own_lets_others_in() {
+    if Layout::default() != Layout::Ranges {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a folder");
+    let (ours, theirs) = (open(directory.path(), Layout::Ranges).await, open(directory.path(), Layout::Ranges).await);
+    let waiter = |locks: &FileLocks| {
+        let locks = locks.clone();
+        tokio::spawn(async move { locks.lock("hot", Duration::from_secs(60)).await })
+    };
+    for _ in 0..3 {
+        let first = ours.try_lock("hot").await.expect("answered").expect("free");
+        let (second, other) = (waiter(&ours), waiter(&theirs));
+        // The one real wait of this test: past the spell that a process has for itself.
+        tokio::time::sleep(Duration::from_millis(70)).await;
+        first.release().await.expect("freed");
+        let other = other.await.expect("joined").expect("answered").expect("granted");
+        assert!(!second.is_finished(), "the process served its own waiter first");
+        other.release().await.expect("freed");
+        let second = second.await.expect("joined").expect("answered").expect("granted");
+        second.release().await.expect("freed");
+    }
+}

@@ -115,24 +115,6 @@ async fn child() -> Result<(), BoxError> {
             }
             println!("counted");
         }
-        "hammer" => {
-            println!("hammering");
-            let mut tasks = Vec::new();
-            for _ in 0..8 {
-                let locks = locks.clone();
-                tasks.push(tokio::spawn(async move {
-                    loop {
-                        let guard = locks.lock("hot", SOON).await?.ok_or("starved")?;
-                        tokio::time::sleep(Duration::from_millis(1)).await;
-                        guard.release().await?;
-                    }
-                    #[allow(unreachable_code)]
-                    Ok::<_, BoxError>(())
-                }));
-            }
-            std::io::stdin().lines().next();
-            tasks.iter().for_each(tokio::task::JoinHandle::abort);
-        }
         _ => return Err("a bad role".into()),
     }
     Ok(())
@@ -219,21 +201,4 @@ async fn three_processes_on_five_names_exclude_each_other() -> Result<(), BoxErr
         assert_eq!(files, 0, "a lock file was left behind");
     }
     Ok(())
-}
-
-#[tokio::test]
-async fn a_process_that_hands_a_name_on_among_its_own_lets_others_in() -> Result<(), BoxError> {
-    if Layout::default() != Layout::Ranges {
-        return Ok(());
-    }
-    let directory = tempfile::tempdir()?;
-    let locks = FileLocks::open(directory.path()).await?;
-    let mut node = Node::start("hammer", directory.path(), Layout::Ranges)?;
-    node.hear("hammering")?;
-    for _ in 0..5 {
-        let guard = locks.lock("hot", SOON).await?;
-        guard.ok_or("starved by another process")?.release().await?;
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    node.tell("end")
 }
