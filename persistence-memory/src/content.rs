@@ -138,23 +138,33 @@ impl Content {
             && c.children.is_empty()
             && c.messages.is_empty();
         if alone {
-            let mut shard = self.shards.of(&c.instance);
-            let Some(instance) = shard.get(&c.instance) else { return CheckpointOutcome::Refused { stored: None } };
-            if let Some(refused) = refusal(instance, c) {
-                return refused;
-            }
-            if instance.is_alone(c) {
-                let mut checkpoint = Arc::unwrap_or_clone(checkpoint);
-                let id = checkpoint.instance.clone();
-                let now = self.clock.now();
-                let committed = shard.change(&id, |instance| {
-                    instance.write(&mut checkpoint, now);
-                    Committed { revision: instance.revision, now, inbox: instance.visible_inbox(now), wake: Vec::new() }
-                });
-                return committed.map_or(CheckpointOutcome::Refused { stored: None }, CheckpointOutcome::Committed);
-            }
+            // One lookup decides and writes; the checkpoint stays behind when it needs more than its own instance.
+            let id = c.instance.clone();
+            let mut pending = Some(checkpoint);
+            let answer = self.shards.of(&id).change(&id, |instance| self.commit_alone(instance, &mut pending));
+            return match (answer, pending) {
+                (Some(Some(outcome)), _) => outcome,
+                (Some(None), Some(checkpoint)) => self.commit_with_common(checkpoint),
+                (_, _) => CheckpointOutcome::Refused { stored: None },
+            };
         }
         self.commit_with_common(checkpoint)
+    }
+
+    /// Writes a checkpoint that touches its own instance only; `None`, with the checkpoint left, when it turns out to end waits.
+    fn commit_alone(&self, instance: &mut Instance, pending: &mut Option<Arc<Checkpoint>>) -> Option<CheckpointOutcome> {
+        let checkpoint = pending.as_ref()?;
+        if let Some(refused) = refusal(instance, checkpoint) {
+            return Some(refused);
+        }
+        if !instance.is_alone(checkpoint) {
+            return None;
+        }
+        let mut checkpoint = Arc::unwrap_or_clone(pending.take()?);
+        let now = self.clock.now();
+        instance.write(&mut checkpoint, now);
+        let inbox = instance.visible_inbox(now);
+        Some(CheckpointOutcome::Committed(Committed { revision: instance.revision, now, inbox, wake: Vec::new() }))
     }
 
     /// Writes a checkpoint that touches waits, activities, events or other instances.

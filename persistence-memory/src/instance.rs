@@ -211,6 +211,9 @@ impl Instance {
 
     /// The rows that can be seen, in order of their ids, those of one channel in the order of their events.
     pub(crate) fn visible_inbox(&self, now: Timestamp) -> Vec<InboxRow> {
+        if self.inbox.is_empty() {
+            return Vec::new();
+        }
         let mut rows: Vec<&Row> = self.inbox.iter().filter(|row| row.visible <= now).collect();
         let mut channels: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
         for (place, row) in rows.iter().enumerate() {

@@ -3,6 +3,7 @@
 mod activity;
 mod channel;
 mod content;
+mod id_hash;
 mod instance;
 mod options;
 mod provider;

@@ -1,6 +1,9 @@
 //! Instances, spread over shards by their ids, each behind its own short lock.
 
-use crate::instance::{Instance, RowIds};
+use crate::{
+    id_hash::IdHash,
+    instance::{Instance, RowIds},
+};
 use latchwork_core::{
     clock::Timestamp,
     limits::TOMBSTONE_RESULT_BYTES,
@@ -17,13 +20,13 @@ const SHARDS: usize = 64;
 /// A part of the instances, with the indexes over them.
 #[derive(Debug, Default)]
 pub(crate) struct Shard {
-    instances: HashMap<InstanceId, Box<Instance>>,
+    instances: HashMap<InstanceId, Box<Instance>, IdHash>,
     /// All ids, in order.
     pub(crate) order: BTreeSet<InstanceId>,
     /// By kind: from when on an instance has something to do.
     pub(crate) runnable: Vec<BTreeSet<(Timestamp, InstanceId)>>,
     ended: BTreeSet<(Timestamp, InstanceId)>,
-    tombstones: HashMap<InstanceId, Tombstone>,
+    tombstones: HashMap<InstanceId, Tombstone, IdHash>,
     /// By the time of deletion.
     buried: BTreeSet<(Timestamp, InstanceId)>,
     statuses: [u64; WorkflowStatus::ALL.len()],
