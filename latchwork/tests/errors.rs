@@ -169,8 +169,9 @@ on_each_store! {
         let handle = node.begin::<Flaky>(Data::default()).await;
         for (tries, pause) in [(1, 1), (2, 2), (3, 4), (4, 8)] {
             world.soon_until(async || handle.all_errors().await.len() == tries).await;
+            world.quiet().await;
             world.clock.advance(SECOND * pause - Duration::from_millis(1));
-            for _ in 0..20 { settle().await; }
+            world.rest().await;
             assert_eq!(world.probe.runs("flaky"), tries);
             world.clock.advance(Duration::from_millis(1));
         }

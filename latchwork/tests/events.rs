@@ -76,6 +76,7 @@ workflow!(Twice, |flow| {
 /// The instance is committed as waiting for so many events.
 async fn waiting(world: &World, id: &InstanceId, count: usize) {
     world.soon_until(async || world.store().load(id).await.expect("loads").expect("there").subscriptions.len() == count).await;
+    world.quiet().await;
 }
 
 fn key(text: &str) -> Data {
@@ -186,7 +187,7 @@ on_each_store! {
         node.publish(event.clone()).await.expect("published");
         node.publish(event).await.expect("a repeated publish is a no-op");
         world.clock.advance(MINUTE - Duration::from_secs(1));
-        for _ in 0..20 { settle().await; }
+        world.rest().await;
         assert_eq!(world.probe.runs("after"), 0);
         let before = world.clock.now();
         assert_eq!(world.fly(handle.completion()).await.expect("done").log, ["9"]);

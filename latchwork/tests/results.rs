@@ -130,7 +130,7 @@ on_each_store! {
         waits(&world, &id, PointerStatus::Sleeping).await;
         let node = restart(&world, node).await;
         world.clock.advance(Duration::from_secs(95));
-        for _ in 0..20 { settle().await; }
+        world.rest().await;
         assert_eq!(world.probe.runs("answer"), 1);
         assert_eq!(finish(&world, &node, id).await.log, ["Some(7)"]);
         assert_eq!(world.probe.runs("answer"), 2);

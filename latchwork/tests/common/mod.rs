@@ -19,15 +19,20 @@ pub use std::{sync::Arc, time::Duration};
 use latchwork::{
     WorkflowHostBuilder,
     core::{
+        BoxError,
         clock::Clock,
         lock::DistributedLockProvider,
-        store::{ErrorRecord, InstanceRecord, PersistenceProvider, PointerRecord, StoreErrorKind},
+        name::Namespace,
+        options::ProviderContext,
+        store::{ErrorRecord, InstanceRecord, PersistenceProvider, PointerRecord, SchemaMode, StoreErrorKind},
     },
 };
 use latchwork_lock_local::LocalLocks;
 use latchwork_persistence_memory::MemoryStore;
+use latchwork_persistence_sqlite::SqliteStore;
 use latchwork_queue_local::{LocalQueue, LocalQueueOptions};
-use std::{ops::Deref, sync::Mutex};
+use latchwork_sqlite_client::SqliteOptions;
+use std::{ops::Deref, pin::Pin, sync::Mutex};
 
 /// The data of most test workflows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -84,15 +89,32 @@ macro_rules! on_each_store {
             async fn memory() {
                 scenario(World::memory()).await;
             }
+
+            #[tokio::test]
+            async fn sqlite() {
+                scenario(World::sqlite().await).await;
+            }
         }
     )*};
 }
+
+/// The hosts that are neither stopped nor killed.
+type Hosts = Arc<Mutex<Vec<WorkflowHost>>>;
+
+type Open = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Arc<dyn PersistenceProvider>, BoxError>> + Send>> + Send + Sync>;
 
 /// One store, one lock service, one queue, one clock.
 pub struct World {
     pub clock: VirtualClock,
     pub probe: Probe,
-    open: Box<dyn Fn() -> Arc<dyn PersistenceProvider> + Send + Sync>,
+    open: Open,
+    /// For a look at what is stored, whatever becomes of the nodes.
+    look: Arc<dyn PersistenceProvider>,
+    single_node: bool,
+    /// How often nothing must be seen to happen before it is believed.
+    patience: usize,
+    hosts: Hosts,
+    _folder: Option<tempfile::TempDir>,
     locks: LocalLocks,
     queue: Mutex<LocalQueue>,
 }
@@ -101,17 +123,47 @@ impl World {
     pub fn memory() -> Self {
         let clock = VirtualClock::new();
         let store = MemoryStore::with_clock(Arc::new(clock.clone()));
-        Self::new(clock, move || Arc::new(store.clone()))
+        let look = Arc::new(store.clone());
+        let open: Open = Arc::new(move || {
+            let store = store.clone();
+            Box::pin(async move { Ok(Arc::new(store) as Arc<dyn PersistenceProvider>) })
+        });
+        Self::new(clock, open, look, None)
     }
 
-    fn new(clock: VirtualClock, open: impl Fn() -> Arc<dyn PersistenceProvider> + Send + Sync + 'static) -> Self {
+    pub async fn sqlite() -> Self {
+        let clock = VirtualClock::new();
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("world.db");
+        let context = ProviderContext::new(Namespace::default(), "test").with_clock(Arc::new(clock.clone()));
+        let open: Open = Arc::new(move || {
+            let (path, context) = (path.clone(), context.clone());
+            Box::pin(async move {
+                // Each node has resources of its own, as if it were a process.
+                let context = ProviderContext::new(context.namespace, "node").with_clock(context.clock);
+                let store = SqliteStore::open(SqliteOptions::new(path), &context).await?;
+                Ok(Arc::new(store) as Arc<dyn PersistenceProvider>)
+            })
+        });
+        let look = open().await.expect("a store");
+        look.prepare(SchemaMode::Migrate).await.expect("a schema");
+        Self::new(clock, open, look, Some(folder))
+    }
+
+    fn new(clock: VirtualClock, open: Open, look: Arc<dyn PersistenceProvider>, folder: Option<tempfile::TempDir>) -> Self {
         let queue = Mutex::new(queue(&clock));
-        Self { clock, probe: Probe::default(), open: Box::new(open), locks: LocalLocks::new(), queue }
+        let single_node = look.capabilities().scope > latchwork::core::Scope::Process;
+        let (locks, hosts, patience) = (LocalLocks::new(), Hosts::default(), if folder.is_some() { 3 } else { 1 });
+        Self { clock, probe: Probe::default(), open, look, single_node, patience, hosts, _folder: folder, locks, queue }
     }
 
-    /// A handle to the store that no host has.
-    pub fn store(&self) -> Arc<dyn PersistenceProvider> {
-        (self.open)()
+    pub fn is_memory(&self) -> bool {
+        self._folder.is_none()
+    }
+
+    /// The store, for a look.
+    pub fn store(&self) -> &Arc<dyn PersistenceProvider> {
+        &self.look
     }
 
     /// The queue is lost, with all in it.
@@ -121,24 +173,26 @@ impl World {
 
     /// A node that is yet to be started.
     pub fn node(&self) -> NodeBuilder {
-        let store = FaultyStore::over(self.store());
+        let open = self.open.clone();
         let locks = FaultyLocks::new(self.locks.peer());
         let queue = FaultyQueue::new(self.queue.lock().expect("no panic").clone());
         let means = Means {
-            store: store.faults().clone(),
+            store: Faults::default(),
             locks: locks.faults().clone(),
             losses: locks.losses(),
             queue: queue.faults().clone(),
             disorder: queue.disorder().clone(),
         };
-        let clock = self.clock.clone();
+        let (clock, faults, single_node) = (self.clock.clone(), means.store.clone(), self.single_node);
         let builder = WorkflowHost::builder().service(self.probe.clone()).configure(|options| {
             options.clock = Arc::new(clock);
-            options.use_persistence(async move |_| Ok(store));
+            // All nodes are in this process, so its locks will do.
+            options.single_node = single_node;
+            options.use_persistence(async move |_| Ok(FaultyStore::over(open().await?).with_faults(&faults)));
             options.use_distributed_lock_manager(async move |_| Ok(locks));
             options.use_queue_provider(async move |_| Ok(queue));
         });
-        NodeBuilder { builder, means }
+        NodeBuilder { builder, means, hosts: self.hosts.clone() }
     }
 
     /// A node with this workflow.
@@ -169,7 +223,7 @@ impl World {
             tokio::select! {
                 biased;
                 output = &mut future => return output,
-                () = settle() => self.clock.advance(step),
+                () = self.rest() => self.clock.advance(step),
             }
         }
         panic!("it did not come to pass, however long the clock ran");
@@ -179,8 +233,33 @@ impl World {
     pub async fn pass(&self, span: Duration) {
         for _ in 0..span.as_secs() {
             self.clock.advance(Duration::from_secs(1));
-            settle().await;
+            self.rest().await;
         }
+    }
+
+    /// Gives the nodes time to do what there is to do at this moment of the clock: until none has a burst and all that sleep have gone
+    /// to sleep, as far as can be seen from outside. A body that is held at a gate is not waited for.
+    pub async fn rest(&self) {
+        let (mut before, mut same) = (usize::MAX, 0);
+        for _ in 0..30 {
+            settle().await;
+            let sleepers = self.clock.sleepers();
+            same = if self.active() == 0 && sleepers == before { same + 1 } else { 0 };
+            before = sleepers;
+            if same >= self.patience {
+                return;
+            }
+        }
+    }
+
+    fn active(&self) -> usize {
+        self.hosts.lock().expect("no panic").iter().map(|host| host.health().active).sum()
+    }
+
+    /// Awaits that no node has a burst, with the clock standing still.
+    pub async fn quiet(&self) {
+        self.soon_until(async || self.active() == 0).await;
+        self.rest().await;
     }
 
     /// Awaits this with the clock standing still.
@@ -228,6 +307,7 @@ pub struct Means {
 pub struct NodeBuilder {
     builder: WorkflowHostBuilder,
     pub means: Means,
+    hosts: Hosts,
 }
 
 impl NodeBuilder {
@@ -241,7 +321,9 @@ impl NodeBuilder {
     }
 
     pub async fn try_start(self) -> Result<TestNode, HostError> {
-        Ok(TestNode { host: self.builder.start().await?, means: self.means })
+        let host = self.builder.start().await?;
+        self.hosts.lock().expect("no panic").push(host.clone());
+        Ok(TestNode { host, means: self.means, hosts: self.hosts })
     }
 }
 
@@ -249,6 +331,13 @@ impl NodeBuilder {
 pub struct TestNode {
     pub host: WorkflowHost,
     pub means: Means,
+    hosts: Hosts,
+}
+
+impl Drop for TestNode {
+    fn drop(&mut self) {
+        self.hosts.lock().expect("no panic").retain(|host| host.node_id() != self.host.node_id());
+    }
 }
 
 impl Deref for TestNode {

@@ -82,6 +82,13 @@ impl FaultyStore {
         self
     }
 
+    /// Follows these rules, which were made before.
+    #[must_use]
+    pub fn with_faults(mut self, faults: &Faults<StoreCall, StoreErrorKind>) -> Self {
+        self.faults = faults.clone();
+        self
+    }
+
     /// The rules, to be kept when the store is given to a host.
     #[must_use]
     pub fn faults(&self) -> &Faults<StoreCall, StoreErrorKind> {
