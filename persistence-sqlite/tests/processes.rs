@@ -1,0 +1,166 @@
+//! Several processes on one file, and processes that are killed. The children are ignored tests of this program.
+
+#![allow(clippy::expect_used, clippy::panic, reason = "helpers of tests are tests")]
+
+mod support;
+
+use latchwork_core::store::{InstanceQuery, PersistenceProvider, Revision, StoreErrorKind, WorkflowStatus};
+use std::{
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+use support::{checkpoint, committed, create, open_at};
+
+/// The name of the file that a child works on.
+const FILE: &str = "LATCHWORK_TEST_FILE";
+/// What a child prints for its parent begins with this, since the test harness prints too.
+const MARK: &str = "child: ";
+
+fn spawn(name: &str, file: &Path) -> Child {
+    Command::new(std::env::current_exe().expect("this program has a path"))
+        .args(["--exact", name, "--ignored", "--nocapture", "--test-threads=1"])
+        .env(FILE, file)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("this program starts again")
+}
+
+fn child_file() -> Option<PathBuf> {
+    std::env::var_os(FILE).map(PathBuf::from)
+}
+
+/// What the child says, line by line.
+fn heard(child: &mut Child) -> impl Iterator<Item = String> + use<> {
+    let lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+    lines.map_while(Result::ok).filter_map(|line| line.split_once(MARK).map(|(_, text)| text.to_owned()))
+}
+
+const GROUP: usize = 100;
+
+#[tokio::test]
+async fn a_group_is_there_or_not_however_its_writer_is_killed() {
+    for rounds in [0, 1, 7, 30] {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("orders.db");
+        let mut child = spawn("writer_of_groups", &path);
+        let mut lines = heard(&mut child);
+        let mut acknowledged = 0;
+        while acknowledged < rounds {
+            let line = lines.next().expect("the child goes on until it is killed");
+            acknowledged = line.parse().expect("a round");
+        }
+        // It is in the middle of a group nearly always, since it does nothing else.
+        child.kill().expect("killed");
+        child.wait().expect("it ends");
+        // What it said before it died counts too.
+        let acknowledged: i64 = lines.last().map_or(acknowledged, |line| line.parse().expect("a round"));
+
+        let store = open_at(&path).await;
+        let query = InstanceQuery::new().with_status([WorkflowStatus::Runnable]).with_limit(GROUP + 1);
+        let found = store.find(&query).await.expect("found").items;
+        assert!(found.len() == GROUP || acknowledged == 0, "{} instances after {acknowledged} rounds", found.len());
+        for summary in found {
+            let loaded = store.load(&summary.header.id).await.expect("loaded").expect("there");
+            let revision = loaded.header.revision;
+            // All members of the last group, or none.
+            assert!(
+                revision == Revision(acknowledged + 1) || revision == Revision(acknowledged + 2),
+                "{revision} after {acknowledged} rounds"
+            );
+            let written = revision.0 - 1;
+            assert_eq!(loaded.data.as_str(), if written == 0 { "0".to_owned() } else { revision.to_string() });
+            assert_eq!(loaded.pointers.len(), usize::try_from(written).expect("a count"));
+        }
+        store.stop(Duration::from_secs(5)).await.expect("stopped");
+    }
+}
+
+/// Commits round after round of a checkpoint for each of its instances, and tells the number of each round once it is committed.
+#[tokio::test]
+#[ignore = "a process of `a_group_is_there_or_not_however_its_writer_is_killed`"]
+async fn writer_of_groups() {
+    let Some(path) = child_file() else { return };
+    let store = open_at(&path).await;
+    let ids = create(&store, GROUP).await;
+    for round in 1_i64.. {
+        let batch = ids.iter().map(|id| Arc::new(checkpoint(id, Revision(round)))).collect();
+        for answer in store.commit(batch).await {
+            assert_eq!(committed(&answer), Revision(round + 1));
+        }
+        println!("{MARK}{round}");
+    }
+}
+
+#[tokio::test]
+async fn several_processes_write_one_file() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("orders.db");
+    let mut children: Vec<_> = (0..3).map(|_| spawn("one_of_several", &path)).collect();
+    for child in &mut children {
+        assert_eq!(heard(child).collect::<Vec<_>>(), ["done"]);
+        assert!(child.wait().expect("it ends").success());
+    }
+    let store = open_at(&path).await;
+    let query = InstanceQuery::new().with_limit(1_000);
+    let found = store.find(&query).await.expect("found").items;
+    assert_eq!(found.len(), 300);
+    assert!(found.iter().all(|summary| summary.header.revision == Revision(11)));
+    store.stop(Duration::from_secs(5)).await.expect("stopped");
+}
+
+#[tokio::test]
+#[ignore = "a process of `several_processes_write_one_file`"]
+async fn one_of_several() {
+    let Some(path) = child_file() else { return };
+    let store = open_at(&path).await;
+    let ids = create(&store, 100).await;
+    for round in 1..=10 {
+        let batch = ids.iter().map(|id| Arc::new(checkpoint(id, Revision(round)))).collect();
+        for answer in store.commit(batch).await {
+            assert_eq!(committed(&answer), Revision(round + 1));
+        }
+    }
+    store.stop(Duration::from_secs(5)).await.expect("stopped");
+    println!("{MARK}done");
+}
+
+#[tokio::test]
+async fn a_file_that_is_claimed_alone_is_refused_to_a_second_process() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("orders.db");
+    let store = open_at(&path).await;
+    let claim = store.claim_exclusive("node-1").await.expect("claimed");
+    let again = store.claim_exclusive("node-1").await.expect("claimed again by the same process");
+    let mut child = spawn("second_process", &path);
+    let told: Vec<_> = heard(&mut child).collect();
+    child.wait().expect("it ends");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert!(told[0].contains(&format!("claimed by another process (process {}, node node-1)", std::process::id())), "{told:?}");
+
+    drop((claim, again));
+    let mut child = spawn("second_process", &path);
+    assert_eq!(heard(&mut child).collect::<Vec<_>>(), ["opened"]);
+    child.wait().expect("it ends");
+    store.stop(Duration::from_secs(5)).await.expect("stopped");
+}
+
+#[tokio::test]
+#[ignore = "a process of `a_file_that_is_claimed_alone_is_refused_to_a_second_process`"]
+async fn second_process() {
+    let Some(path) = child_file() else { return };
+    let url = format!("sqlite:{}", path.display());
+    match latchwork_persistence_sqlite::SqliteStore::connect(&url).await {
+        Ok(store) => {
+            println!("{MARK}opened");
+            store.stop(Duration::from_secs(5)).await.expect("stopped");
+        }
+        Err(error) => {
+            assert_eq!(error.kind, StoreErrorKind::Denied);
+            println!("{MARK}{error}");
+        }
+    }
+}
