@@ -1,38 +1,72 @@
-//! Benchmark workloads.
-use latchwork::prelude::*;
-use std::time::Instant;
+//! The benchmark workloads: each with the raw limit of the same device or runtime, measured in the same run.
+//!
+//! `cargo xtask bench` runs all of them, `cargo xtask bench B1 B3` some, `--json` prints one line of JSON for each row. What a row
+//! means, and the ratios that were seen, stand in `docs/performance.md`. Numbers of one machine mean little; ratios of one run do.
 
-#[derive(Clone, Serialize, Deserialize)]
-struct Empty {}
-struct Ten;
-impl Workflow for Ten {
-    type Data = Empty;
-    const ID: &'static str = "ten";
-    fn build(&self, flow: &mut WorkflowBuilder<Empty>) {
-        for i in 0..10 { flow.run(&format!("s{i}"), async |_, _| Ok(())); }
-    }
+mod engine;
+mod instructions;
+mod locks;
+mod measure;
+mod processes;
+mod queues;
+mod raw;
+mod report;
+mod sleepers;
+mod workflows;
+
+use anyhow::{Result, bail};
+use clap::Parser;
+use report::Report;
+
+/// Runs benchmark workloads.
+#[derive(Debug, Parser)]
+struct Arguments {
+    /// The workloads, by name: B1 B2 B3 B4 B9 B10 B12 B13 B16, or `instructions`. All but the last when none is named.
+    workloads: Vec<String>,
+    /// One line of JSON for each row instead of a table.
+    #[arg(long)]
+    json: bool,
+    /// Divides the sizes of all workloads, for a quick look.
+    #[arg(long, default_value_t = 1)]
+    divide: usize,
+    /// One of several processes of a workload.
+    #[arg(long, hide = true)]
+    child: Option<String>,
 }
-struct Long;
-impl Workflow for Long {
-    type Data = Empty;
-    const ID: &'static str = "long";
-    fn build(&self, flow: &mut WorkflowBuilder<Empty>) {
-        for i in 0..10_000 { flow.run(&format!("s{i}"), async |_, _| Ok(())); }
-    }
-}
+
+const ALL: [&str; 9] = ["B1", "B2", "B3", "B4", "B9", "B10", "B12", "B13", "B16"];
+
 #[tokio::main]
-async fn main() -> anyhow::Result<()> {
-    let host = WorkflowHost::builder().use_local_locking().use_local_queue().use_memory_persistence().workflow(Ten).workflow(Long).start().await?;
-    for _ in 0..3 {
-    let t = Instant::now();
-    let mut handles = vec![];
-    for _ in 0..10_000 { handles.push(host.start_workflow::<Ten>(Empty {}).await?); }
-    let started = t.elapsed();
-    for h in handles { h.completion().await?; }
-    println!("B1 {:?} started {:?} {:.0}/s", t.elapsed(), started, 100_000.0 / t.elapsed().as_secs_f64());
-    let t = Instant::now();
-    host.start_workflow::<Long>(Empty {}).await?.completion().await?;
-    println!("B2 {:?} {:.0}/s", t.elapsed(), 10_000.0 / t.elapsed().as_secs_f64());
+async fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    if let Some(task) = &arguments.child {
+        return processes::child(task).await;
     }
+    let names: Vec<String> = if arguments.workloads.is_empty() {
+        ALL.map(str::to_owned).into()
+    } else {
+        arguments.workloads.iter().map(|name| name.to_uppercase()).collect()
+    };
+    let mut report = Report::new(arguments.json);
+    let divide = arguments.divide.max(1);
+    for name in &names {
+        match name.as_str() {
+            "B1" => engine::memory(&mut report, 10_000 / divide).await?,
+            "B2" => engine::sequence(&mut report, divide).await?,
+            "B3" => {
+                engine::sqlite(&mut report, 1_000 / divide).await?;
+                processes::sqlite(&mut report, 1_000 / divide).await?;
+            }
+            "B4" => engine::latency(&mut report, 2_000 / divide).await?,
+            "B9" => engine::for_each(&mut report, divide).await?,
+            "B10" => sleepers::run(&mut report, 100_000 / divide).await?,
+            "B12" => locks::run(&mut report, divide).await?,
+            "B13" => queues::run(&mut report, divide).await?,
+            "B16" => engine::many_starts(&mut report, 50_000 / divide).await?,
+            "INSTRUCTIONS" => instructions::run(&mut report)?,
+            other => bail!("there is no workload `{other}`; there are {}, and `instructions`", ALL.join(", ")),
+        }
+    }
+    report.print();
     Ok(())
 }
