@@ -1,0 +1,139 @@
+//! Where locks, queue and store live: a URL for each role, given on the command line.
+//!
+//! A further backend is one arm in one of the functions below, and one entry in the list of what is known beside it.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf, absolute},
+    str::FromStr,
+};
+
+use anyhow::{Context, Result, bail};
+use latchwork::{WorkflowHostBuilder, persistence_sqlite::SqliteOptions, prelude::*};
+
+/// `scheme:rest`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ProviderUrl {
+    scheme: String,
+    rest: String,
+}
+
+impl ProviderUrl {
+    /// A URL whose rest is a path.
+    pub(crate) fn of_path(scheme: &str, path: &Path) -> Self {
+        Self { scheme: scheme.to_owned(), rest: path.display().to_string() }
+    }
+
+    /// The file, when this is a URL of one that SQLite keeps.
+    pub(crate) fn sqlite_file(&self) -> Option<&Path> {
+        (self.scheme == "sqlite").then(|| self.place())
+    }
+
+    /// The rest as a path; `sqlite:a.db` and `sqlite://a.db` are the same.
+    fn place(&self) -> &Path {
+        Path::new(self.rest.strip_prefix("//").unwrap_or(&self.rest))
+    }
+
+    /// The rest as an absolute path, so that all processes mean the same file, and the next run, too.
+    fn path(&self) -> Result<PathBuf> {
+        absolute(self.place()).with_context(|| format!("`{self}` names no file"))
+    }
+}
+
+impl fmt::Display for ProviderUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.scheme, self.rest)
+    }
+}
+
+impl FromStr for ProviderUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some((scheme, rest)) if !scheme.is_empty() && !rest.is_empty() => {
+                Ok(Self { scheme: scheme.to_ascii_lowercase(), rest: rest.to_owned() })
+            }
+            _ => Err("it must look like `sqlite:orders.db` or `file:locks`: a scheme, a colon, and where".to_owned()),
+        }
+    }
+}
+
+/// The three roles.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Backends {
+    pub(crate) store: ProviderUrl,
+    pub(crate) queue: ProviderUrl,
+    pub(crate) lock: ProviderUrl,
+}
+
+impl Backends {
+    /// Wires all three into a host. Nothing connects before the host starts.
+    ///
+    /// # Errors
+    /// When a scheme is not known, naming those that are.
+    pub(crate) fn wire(&self, builder: WorkflowHostBuilder) -> Result<WorkflowHostBuilder> {
+        let builder = use_store(builder, &self.store)?;
+        let builder = use_queue(builder, &self.queue)?;
+        use_lock(builder, &self.lock)
+    }
+}
+
+fn use_store(builder: WorkflowHostBuilder, url: &ProviderUrl) -> Result<WorkflowHostBuilder> {
+    match url.scheme.as_str() {
+        "sqlite" => Ok(builder.use_sqlite_persistence_with(SqliteOptions::new(url.path()?))),
+        _ => unknown("store", url, &["sqlite:FILE"]),
+    }
+}
+
+fn use_queue(builder: WorkflowHostBuilder, url: &ProviderUrl) -> Result<WorkflowHostBuilder> {
+    match url.scheme.as_str() {
+        "sqlite" => Ok(builder.use_sqlite_queue(url.path()?)),
+        _ => unknown("queue", url, &["sqlite:FILE"]),
+    }
+}
+
+fn use_lock(builder: WorkflowHostBuilder, url: &ProviderUrl) -> Result<WorkflowHostBuilder> {
+    match url.scheme.as_str() {
+        "file" => Ok(builder.use_file_locking(url.path()?)),
+        _ => unknown("lock", url, &["file:FOLDER"]),
+    }
+}
+
+fn unknown<T>(role: &str, url: &ProviderUrl, known: &[&str]) -> Result<T> {
+    bail!("--{role} {url}: this program knows no {role} `{}`; it knows {}", url.scheme, known.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn backends(store: &str, queue: &str, lock: &str) -> Backends {
+        let url = |text: &str| text.parse().expect("a URL");
+        Backends { store: url(store), queue: url(queue), lock: url(lock) }
+    }
+
+    #[test]
+    fn a_url_is_a_scheme_and_where() {
+        let url: ProviderUrl = "SQLite:/var/orders.db".parse().expect("a URL");
+        assert_eq!((url.to_string().as_str(), url.sqlite_file()), ("sqlite:/var/orders.db", Some(Path::new("/var/orders.db"))));
+        let slashes: ProviderUrl = "sqlite:///var/orders.db".parse().expect("a URL");
+        assert_eq!(slashes.sqlite_file(), url.sqlite_file());
+        assert_eq!("file:x".parse::<ProviderUrl>().expect("a URL").sqlite_file(), None);
+        assert!(["orders.db", ":x", "sqlite:"].iter().all(|text| text.parse::<ProviderUrl>().is_err()));
+    }
+
+    #[test]
+    fn an_unknown_scheme_is_refused_with_those_that_are_known() {
+        let refused = |backends: Backends| backends.wire(WorkflowHost::builder()).map(|_| ()).map_err(|error| error.to_string());
+        assert_eq!(refused(backends("sqlite:a", "sqlite:a", "file:b")), Ok(()));
+        assert_eq!(
+            refused(backends("oracle:a", "sqlite:a", "file:b")),
+            Err("--store oracle:a: this program knows no store `oracle`; it knows sqlite:FILE".to_owned())
+        );
+        assert!(refused(backends("sqlite:a", "kafka:a", "file:b")).is_err_and(|error| error.contains("it knows sqlite:FILE")));
+        assert!(
+            refused(backends("sqlite:a", "sqlite:a", "zookeeper:b")).is_err_and(|error| error.contains("it knows file:FOLDER"))
+        );
+    }
+}
