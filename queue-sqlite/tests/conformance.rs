@@ -1,4 +1,5 @@
 //! The conformance suite, with queues on one file as its nodes.
+#![allow(clippy::expect_used, clippy::panic, reason = "helpers of tests are tests")]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! What is the SQLite queue's own: its file, its faults, its clock, its wiring.
+#![allow(clippy::expect_used, clippy::panic, reason = "helpers of tests are tests")]
 
 use latchwork_core::{
     async_trait,

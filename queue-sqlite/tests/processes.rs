@@ -1,4 +1,5 @@
 //! Several processes on one file. The children are this test program itself, started to be a consumer.
+#![allow(clippy::expect_used, clippy::panic, reason = "helpers of tests are tests")]
 
 use latchwork_core::{
     name::Namespace,

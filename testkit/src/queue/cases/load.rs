@@ -7,7 +7,7 @@ use latchwork_core::{
     store::InstanceId,
 };
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -49,20 +49,15 @@ pub async fn copies_of_a_waiting_hint_are_bounded<F: QueueFixture>(fixture: &F) 
     Ok(Verdict::Passed)
 }
 
-/// Two nodes share 1,000 hints: each hint comes, and never to both while one has it in hand.
+/// Two nodes share 1,000 hints: each hint comes, and never to both while one has it in hand, however long; each node keeps
+/// the first hints it gets until all the others are done.
 ///
 /// # Errors
 /// [`Fault`]: what the provider did wrong.
 pub async fn consumers_share_the_work<F: QueueFixture>(fixture: &F) -> Result<Verdict, Fault> {
-    #[derive(Default)]
-    struct Seen {
-        in_hand: HashSet<InstanceId>,
-        done: HashMap<InstanceId, u32>,
-    }
     let nodes = [Arc::new(fixture.node().await?), Arc::new(fixture.node().await?)];
     let items = hints(1_000);
     let seen = Arc::new(Mutex::new(Seen::default()));
-    let patience = fixture.arrival_within();
     let mut tasks: JoinSet<Result<(), Fault>> = JoinSet::new();
     for (node, part) in nodes.iter().zip(items.chunks(500)) {
         let (node, part) = (node.clone(), part.to_vec());
@@ -74,43 +69,71 @@ pub async fn consumers_share_the_work<F: QueueFixture>(fixture: &F) -> Result<Ve
         });
     }
     for node in &nodes {
-        let (node, seen, total) = (node.clone(), seen.clone(), items.len());
-        tasks.spawn(async move {
-            let mut last = Instant::now();
-            loop {
-                if seen.lock().unwrap_or_else(PoisonError::into_inner).done.len() == total {
-                    return Ok(());
-                }
-                let taken = node.dequeue(QUEUE, 32, Duration::from_millis(50)).await?;
-                if taken.is_empty() {
-                    ensure!(last.elapsed() < patience, "hints are missing, and none came for {patience:?}");
-                    continue;
-                }
-                last = Instant::now();
-                for delivery in &taken {
-                    let free =
-                        seen.lock().unwrap_or_else(PoisonError::into_inner).in_hand.insert(delivery.item().instance.clone());
-                    ensure!(free, "{:?} came while it was in hand", delivery.item());
-                }
-                tokio::task::yield_now().await;
-                for delivery in taken {
-                    let instance = delivery.item().instance.clone();
-                    {
-                        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-                        seen.in_hand.remove(&instance);
-                        *seen.done.entry(instance).or_default() += 1;
-                    }
-                    delivery.ack_later();
-                }
-            }
-        });
+        tasks.spawn(consume(node.clone(), seen.clone(), items.len(), fixture.arrival_within()));
     }
     while let Some(ended) = tasks.join_next().await {
         ended??;
     }
-    let done = std::mem::take(&mut seen.lock().unwrap_or_else(PoisonError::into_inner).done);
-    ensure!(items.iter().all(|item| done.contains_key(&item.instance)), "a hint that nobody queued came, and one is missing");
+    let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    ensure!(items.iter().all(|item| seen.done.contains(&item.instance)), "a hint that nobody queued came, and one is missing");
     Ok(Verdict::Passed)
+}
+
+/// What two consumers have seen together.
+#[derive(Default)]
+struct Seen {
+    in_hand: HashSet<InstanceId>,
+    done: HashSet<InstanceId>,
+    /// In hand until all others are done.
+    long: usize,
+}
+
+impl Seen {
+    fn under_way(&self) -> usize {
+        self.done.len() + self.long
+    }
+
+    fn finish(&mut self, instance: &InstanceId) {
+        self.in_hand.remove(instance);
+        self.done.insert(instance.clone());
+    }
+}
+
+/// Takes hints until `total` are done or in long work, and then ends the long work.
+async fn consume(node: Arc<impl QueueProvider>, seen: Arc<Mutex<Seen>>, total: usize, patience: Duration) -> Result<(), Fault> {
+    let lock = || seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut long = Vec::new();
+    let mut last = Instant::now();
+    while lock().under_way() < total {
+        let taken = node.dequeue(QUEUE, 32, Duration::from_millis(50)).await?;
+        if taken.is_empty() {
+            ensure!(last.elapsed() < patience, "hints are missing, and none came for {patience:?}");
+            continue;
+        }
+        last = Instant::now();
+        for delivery in &taken {
+            let free = lock().in_hand.insert(delivery.item().instance.clone());
+            ensure!(free, "{:?} came while it was in hand", delivery.item());
+        }
+        if long.is_empty() {
+            lock().long += taken.len();
+            long = taken;
+            continue;
+        }
+        tokio::task::yield_now().await;
+        for delivery in taken {
+            lock().finish(&delivery.item().instance);
+            delivery.ack_later();
+        }
+    }
+    for delivery in long {
+        let mut seen = lock();
+        seen.long -= 1;
+        seen.finish(&delivery.item().instance);
+        drop(seen);
+        delivery.ack_later();
+    }
+    Ok(())
 }
 
 /// A dequeue whose future is dropped at any moment loses nothing: what it had taken comes again.
