@@ -173,7 +173,7 @@ where
 {
     let failed = |reason: String| CaseFailed { case: case.name.to_owned(), reason };
     let fixture = factory().await.map_err(|error| failed(format!("the fixture could not be made: {}", chain(&*error))))?;
-    let result = tokio::time::timeout(TIME_LIMIT, (case.run)(&fixture)).await;
+    let result = tokio::time::timeout(TIME_LIMIT, cases::PATIENCE.scope(fixture.patience, (case.run)(&fixture))).await;
     for provider in [&fixture.one, &fixture.other] {
         // The case's own finding says more than a failed clean-up.
         let _ = tokio::time::timeout(STOP, provider.stop(STOP)).await;

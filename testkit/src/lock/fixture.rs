@@ -1,5 +1,8 @@
 use latchwork_core::lock::DistributedLockProvider;
-use std::{any::Any, fmt, pin::Pin, sync::Arc};
+use std::{any::Any, fmt, pin::Pin, sync::Arc, time::Duration};
+
+/// Generous, because test machines are slow, and never waited out by a provider that is right.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 type Break = Box<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
@@ -10,6 +13,7 @@ pub struct Fixture {
     pub(super) other: Arc<dyn DistributedLockProvider>,
     pub(super) break_one: Option<Break>,
     pub(super) many: usize,
+    pub(super) patience: Duration,
     kept: Vec<Box<dyn Any + Send + Sync>>,
 }
 
@@ -27,7 +31,7 @@ impl fmt::Debug for Fixture {
 impl Fixture {
     /// Two providers over the same service.
     pub fn new(one: impl DistributedLockProvider, other: impl DistributedLockProvider) -> Self {
-        Self { one: Arc::new(one), other: Arc::new(other), break_one: None, many: 10_000, kept: Vec::new() }
+        Self { one: Arc::new(one), other: Arc::new(other), break_one: None, many: 10_000, patience: PATIENCE, kept: Vec::new() }
     }
 
     /// A way to end the sessions or leases of the first provider as a failure would: a killed connection, a lease that is
@@ -46,6 +50,14 @@ impl Fixture {
     #[must_use]
     pub fn with_kept(mut self, kept: impl Any + Send + Sync) -> Self {
         self.kept.push(Box::new(kept));
+        self
+    }
+
+    /// How long something may take that must happen soon. Default 20 s; a provider that is right never takes it. Above the
+    /// time in which the service notices a broken session.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
         self
     }
 

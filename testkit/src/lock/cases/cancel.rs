@@ -18,7 +18,9 @@ async fn poll_and_drop(acquire: impl Future<Output = Acquired> + Send, polls: u6
             acquired?;
             break;
         }
+        // Not after the last poll: the drop must also meet a request that has only just been sent.
         match poll % 3 {
+            _ if poll + 1 == polls => {}
             0 => tokio::task::yield_now().await,
             1 => tokio::time::sleep(Duration::from_micros(200)).await,
             _ => tokio::time::sleep(Duration::from_millis(3)).await,
@@ -30,8 +32,12 @@ async fn poll_and_drop(acquire: impl Future<Output = Acquired> + Send, polls: u6
 pub(in crate::lock) async fn a_cancelled_try_leaves_nothing_held(fixture: &Fixture) -> Checked {
     for (locks, _) in directions(fixture) {
         let name = fresh("cancelled-try");
-        for polls in (0..6).cycle().take(60) {
+        for (round, polls) in (0..6).cycle().take(60).enumerate() {
             poll_and_drop(acquire(locks, &name, Wait::No, LockMode::Exclusive)?, polls).await?;
+            if round % 4 < 2 {
+                // A late grant meets a free lock.
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
             must_become_free(fixture, &name, &format!("its acquire was dropped after {polls} polls")).await?;
         }
     }
@@ -43,7 +49,7 @@ pub(in crate::lock) async fn a_cancelled_wait_leaves_nothing_held(fixture: &Fixt
         let name = fresh("cancelled-wait");
         for (round, polls) in (0..6).cycle().take(18).enumerate() {
             let guard = take_soon(holder, &name, "nobody is left who could hold it").await?;
-            let wait = if round % 2 == 0 { Wait::Forever } else { Wait::UpTo(SOON) };
+            let wait = if round % 2 == 0 { Wait::Forever } else { Wait::UpTo(patience()) };
             poll_and_drop(acquire(rival, &name, wait, LockMode::Exclusive)?, polls).await?;
             must_be_held(rival, &name, "its holder lives, and only a waiter was dropped").await?;
             guard.release().await?;

@@ -62,6 +62,7 @@ pub(in crate::lock) async fn a_release_goes_on_when_its_future_is_dropped(fixtur
     Ok(Verdict::Passed)
 }
 
+// A guard whose grant was ended by its hold limit; those that end with a session are in `a_broken_session_...`.
 pub(in crate::lock) async fn a_stale_release_never_frees_a_newer_grant(fixture: &Fixture) -> Checked {
     for (old, new) in pairs(fixture) {
         for by_drop in [false, true] {

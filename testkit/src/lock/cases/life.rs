@@ -104,20 +104,34 @@ pub(in crate::lock) async fn a_broken_session_is_signalled_and_replaced(fixture:
     let _ = stale.release().await;
     must_be_held(lives, &name, "only the guard of the broken session was released").await?;
     ensure!(!kept.is_lost() && !newer.is_lost(), "a broken session has taken locks of another provider with it");
-    // The provider mends itself; while it does, errors are retryable ones.
+    // The provider mends itself.
     let fresh_name = fresh("mended");
-    let mended = soon("a grant after a broken session", async {
+    let mended = mend(broken, &fresh_name).await?;
+    must_be_held(lives, &fresh_name, "the mended provider holds it").await?;
+    // A guard from before the next break must not free what the same provider is granted after it.
+    break_one().await;
+    soon("the loss signal of a second broken session", mended.lost()).await?;
+    let newer = mend(broken, &fresh_name).await?;
+    let _ = mended.release().await;
+    must_be_held(lives, &fresh_name, "only a guard from before its session broke was released").await?;
+    ensure!(!newer.is_lost(), "a stale guard has ended the newer grant of its own provider");
+    newer.release().await?;
+    Ok(Verdict::Passed)
+}
+
+/// One try after the other, until the provider has a new session; meanwhile errors are retryable ones. The old grant of
+/// the name may take a moment to be undone.
+async fn mend(broken: &Locks, name: &str) -> Result<LockGuard, Failed> {
+    soon("a grant after a broken session", async {
         loop {
-            match broken.try_lock(&fresh_name).await {
+            match broken.try_lock(name).await {
                 Ok(Some(guard)) => return Ok(guard),
-                Ok(None) => return Err(Failed("a lock that nobody holds was answered with `None`".to_owned())),
-                Err(error) if error.is_retryable() => tokio::time::sleep(Duration::from_millis(20)).await,
+                Ok(None) => {}
+                Err(error) if error.is_retryable() => {}
                 Err(error) => return Err(Failed(format!("a broken session must be a retryable error, and is: {error}"))),
             }
+            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     })
-    .await??;
-    must_be_held(lives, &fresh_name, "the mended provider holds it").await?;
-    mended.release().await?;
-    Ok(Verdict::Passed)
+    .await?
 }

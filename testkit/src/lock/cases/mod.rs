@@ -28,9 +28,15 @@ use latchwork_core::lock::{
 use std::{sync::Arc, task::Poll, time::Duration};
 use tokio::task::JoinHandle;
 
-/// Longest that something may take which must happen soon; generous, because test machines are slow, and never waited out
-/// by a provider that is right.
-const SOON: Duration = Duration::from_secs(20);
+tokio::task_local! {
+    /// The fixture's patience, for the task of a case.
+    pub(super) static PATIENCE: Duration;
+}
+
+/// Longest that something may take which must happen soon. Only for the task of a case.
+fn patience() -> Duration {
+    PATIENCE.try_with(|patience| *patience).unwrap_or(Duration::from_secs(20))
+}
 
 type Locks = Arc<dyn DistributedLockProvider>;
 
@@ -60,8 +66,9 @@ async fn take(locks: &Locks, name: &str) -> Result<LockGuard, Failed> {
 
 /// Granted soon: for a lock that was freed without waiting for the answer.
 async fn take_soon(locks: &Locks, name: &str, why: &str) -> Result<LockGuard, Failed> {
-    let granted = locks.lock(name, SOON).await?;
-    granted.ok_or_else(|| Failed(format!("`{}` is still held after {SOON:?}, although {why}", shown(name))))
+    let patience = patience();
+    let granted = locks.lock(name, patience).await?;
+    granted.ok_or_else(|| Failed(format!("`{}` is still held after {patience:?}, although {why}", shown(name))))
 }
 
 /// One try, which must find the lock held.
@@ -75,7 +82,8 @@ async fn must_be_held(locks: &Locks, name: &str, why: &str) -> Result<(), Failed
 
 /// Resolves to an error when the future does not end soon.
 async fn soon<T>(what: &str, future: impl Future<Output = T>) -> Result<T, Failed> {
-    tokio::time::timeout(SOON, future).await.map_err(|_| Failed(format!("{what} did not happen within {SOON:?}")))
+    let patience = patience();
+    tokio::time::timeout(patience, future).await.map_err(|_| Failed(format!("{what} did not happen within {patience:?}")))
 }
 
 fn shown(name: &str) -> &str {

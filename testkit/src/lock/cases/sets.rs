@@ -5,7 +5,7 @@ use latchwork_core::lock::LockSet;
 
 /// Granted at once; retried a little, because what a roll-back or a drop frees may take a moment.
 async fn all_soon(locks: &Locks, names: &[&str]) -> Result<LockSet, Failed> {
-    let set = locks.lock_all(names, SOON).await?;
+    let set = locks.lock_all(names, patience()).await?;
     set.ok_or_else(|| Failed(format!("{} locks that nobody holds were not granted together", names.len())))
 }
 
@@ -39,8 +39,8 @@ pub(in crate::lock) async fn several_locks_are_taken_together_or_not_at_all(fixt
     }
 
     // Granted when the missing one comes free within the deadline.
-    let (waiting_locks, waiting_names) = (locks.clone(), names.clone());
-    let waiting = tokio::spawn(async move { waiting_locks.lock_all(&waiting_names, SOON).await });
+    let (waiting_locks, waiting_names, patience) = (locks.clone(), names.clone(), patience());
+    let waiting = tokio::spawn(async move { waiting_locks.lock_all(&waiting_names, patience).await });
     tokio::time::sleep(Duration::from_millis(20)).await;
     blocker.release().await?;
     let set = soon("the grant of a set", waiting).await???;
@@ -57,7 +57,7 @@ pub(in crate::lock) async fn several_locks_are_taken_together_or_not_at_all(fixt
 pub(in crate::lock) async fn several_locks_taken_crosswise_never_wait_in_a_circle(fixture: &Fixture) -> Checked {
     let prefix = fresh("cross");
     let names: Vec<_> = (0..4).map(|number| format!("{prefix}{number}")).collect();
-    let mut tasks = Vec::new();
+    let (mut tasks, patience) = (Vec::new(), patience() * 2);
     for task in 0..8_u64 {
         let locks = if task % 2 == 0 { fixture.one.clone() } else { fixture.other.clone() };
         let names = names.clone();
@@ -70,7 +70,7 @@ pub(in crate::lock) async fn several_locks_taken_crosswise_never_wait_in_a_circl
                     order.reverse();
                 }
                 order.truncate(2 + numbers.below(2) as usize);
-                let set = locks.lock_all(&order, SOON * 2).await?;
+                let set = locks.lock_all(&order, patience).await?;
                 let set = set.ok_or_else(|| Failed(format!("task {task} waited in vain for {order:?}")))?;
                 tokio::task::yield_now().await;
                 set.release().await?;

@@ -34,7 +34,7 @@ pub(in crate::lock) async fn shared_holders_exclude_only_exclusive_ones(fixture:
         must_be_held(other, &name, "two still share it").await?;
         second.release().await?;
         must_be_held(one, &name, "one still shares it").await?;
-        let waiting = waiter(other, &name, Wait::UpTo(SOON)).await?;
+        let waiting = waiter(other, &name, Wait::UpTo(patience())).await?;
         third.release().await?;
         let writer = soon("the grant after the last shared holder", waiting).await???;
         ensure!(writer.is_some(), "the last shared holder is gone, and an exclusive waiter was not granted");
