@@ -130,6 +130,13 @@ impl ActiveMap {
         long.map(|(instance, _)| instance.clone()).collect()
     }
 
+    /// There is something new for the instance: its burst on this node, if there is one, looks.
+    pub(crate) fn wake(&self, instance: &InstanceId) {
+        if let Some(active) = self.bursts().get(instance) {
+            active.wake();
+        }
+    }
+
     /// Hands inbox rows to a burst.
     pub(crate) fn deliver(&self, instance: &InstanceId, rows: Vec<InboxRow>) {
         let active = self.bursts().get(instance).cloned();

@@ -117,6 +117,10 @@ impl Node {
         if items.is_empty() {
             return;
         }
+        // A queue may keep a hint back while its like is in hand, and here it can be told without.
+        for item in items {
+            self.active.wake(&item.instance);
+        }
         match self.queue.enqueue(QueueKind::Workflow, items).await {
             Ok(()) => self.health.queue.works(),
             Err(error) => {
