@@ -75,6 +75,17 @@ struct Searched {
     upto: EventKey,
 }
 
+/// What most instances do not have: a sleeping one should weigh little.
+#[derive(Debug, Default)]
+struct Rare {
+    reference: Option<String>,
+    parent: Option<ParentLink>,
+    /// By name.
+    attributes: Vec<(String, AttributeValue)>,
+    slots: BTreeMap<Arc<str>, Slot>,
+    errors: VecDeque<ErrorRecord>,
+}
+
 /// An instance with all that belongs to it.
 #[derive(Debug)]
 pub(crate) struct Instance {
@@ -82,8 +93,6 @@ pub(crate) struct Instance {
     pub(crate) kind: Arc<Kind>,
     pub(crate) fingerprint: Arc<str>,
     pub(crate) business_key: Option<Box<str>>,
-    pub(crate) reference: Option<Box<str>>,
-    pub(crate) parent: Option<Box<ParentLink>>,
     pub(crate) created: Timestamp,
 
     pub(crate) status: WorkflowStatus,
@@ -92,11 +101,10 @@ pub(crate) struct Instance {
     fault_count: u32,
     pub(crate) ended: Option<Timestamp>,
     pub(crate) revision: Revision,
-    pub(crate) writer: Option<CheckpointId>,
+    /// Means nothing before the first checkpoint.
+    writer: CheckpointId,
 
     pub(crate) data: Encoded,
-    /// By name.
-    pub(crate) attributes: Vec<(String, AttributeValue)>,
     /// By sequence.
     open: SmallMap<i64, PointerRecord>,
     /// By sequence.
@@ -106,8 +114,7 @@ pub(crate) struct Instance {
     pub(crate) activities: SmallMap<SubscriptionId, Activity>,
     /// In order of their ids.
     pub(crate) inbox: Vec<Row>,
-    slots: BTreeMap<Arc<str>, Slot>,
-    pub(crate) errors: VecDeque<ErrorRecord>,
+    rare: Option<Box<Rare>>,
 
     /// Where the index of runnable instances has it.
     pub(crate) indexed: Option<Timestamp>,
@@ -120,8 +127,6 @@ impl Instance {
             kind,
             fingerprint: new.fingerprint,
             business_key: new.business_key.map(String::into_boxed_str),
-            reference: new.reference.map(String::into_boxed_str),
-            parent: new.parent.map(Box::new),
             created: now,
             status: WorkflowStatus::Runnable,
             reason: None,
@@ -129,21 +134,44 @@ impl Instance {
             fault_count: 0,
             ended: None,
             revision: Revision::FIRST,
-            writer: None,
+            writer: CheckpointId { burst: 0, number: 0 },
             data: new.data,
-            attributes: Vec::new(),
             open: SmallMap::default(),
             finished: SmallMap::default(),
             last_sequence: 0,
             waits: SmallMap::default(),
             activities: SmallMap::default(),
             inbox: Vec::new(),
-            slots: BTreeMap::new(),
-            errors: VecDeque::new(),
+            rare: None,
             indexed: None,
         };
         instance.set_attributes(new.attributes);
+        if new.reference.is_some() || new.parent.is_some() {
+            let rare = instance.rare.get_or_insert_default();
+            rare.reference = new.reference;
+            rare.parent = new.parent;
+        }
         instance
+    }
+
+    /// The user's reference.
+    pub(crate) fn reference(&self) -> Option<&str> {
+        self.rare.as_ref()?.reference.as_deref()
+    }
+
+    /// The pointer that waits for the end.
+    pub(crate) fn parent(&self) -> Option<&ParentLink> {
+        self.rare.as_ref()?.parent.as_ref()
+    }
+
+    /// The attributes, by name.
+    pub(crate) fn attributes(&self) -> &[(String, AttributeValue)] {
+        self.rare.as_ref().map(|rare| rare.attributes.as_slice()).unwrap_or_default()
+    }
+
+    /// The last checkpoint's id.
+    pub(crate) fn writer(&self) -> Option<CheckpointId> {
+        (self.revision != Revision::FIRST).then_some(self.writer)
     }
 
     pub(crate) fn work_item(&self) -> WorkItem {
@@ -157,8 +185,8 @@ impl Instance {
             version: self.kind.version,
             fingerprint: self.fingerprint.clone(),
             business_key: self.business_key.as_deref().map(str::to_owned),
-            reference: self.reference.as_deref().map(str::to_owned),
-            parent: self.parent.as_deref().cloned(),
+            reference: self.reference().map(str::to_owned),
+            parent: self.parent().cloned(),
             created: self.created,
             status: self.status,
             reason: self.reason.as_deref().map(str::to_owned),
@@ -166,7 +194,7 @@ impl Instance {
             fault_count: self.fault_count,
             ended: self.ended,
             revision: self.revision,
-            writer: self.writer,
+            writer: self.writer(),
         }
     }
 
@@ -183,6 +211,11 @@ impl Instance {
             inbox: self.visible_inbox(now),
             now,
         }
+    }
+
+    /// The errors kept, oldest first.
+    pub(crate) fn errors(&self) -> Vec<ErrorRecord> {
+        self.rare.iter().flat_map(|rare| rare.errors.iter().cloned()).collect()
     }
 
     /// The finished pointers of a scope, by sequence.
@@ -277,7 +310,7 @@ impl Instance {
             Due::Never => None,
         };
         self.revision = self.revision.next();
-        self.writer = Some(checkpoint.id);
+        self.writer = checkpoint.id;
         if let Some(data) = checkpoint.data.take() {
             self.data = data;
         }
@@ -285,10 +318,11 @@ impl Instance {
             self.write_pointer(pointer);
         }
         for error in checkpoint.errors.drain(..) {
-            if self.errors.len() == ERRORS_PER_INSTANCE {
-                self.errors.pop_front();
+            let errors = &mut self.rare.get_or_insert_default().errors;
+            if errors.len() == ERRORS_PER_INSTANCE {
+                errors.pop_front();
             }
-            self.errors.push_back(error);
+            errors.push_back(error);
         }
         self.set_attributes(std::mem::take(&mut checkpoint.attributes));
         let mut bare = Vec::new();
@@ -296,12 +330,14 @@ impl Instance {
             bare.extend(self.take_row(row).and_then(|row| self.forget_match(&row)).map(|(wait, _)| wait));
         }
         for consumed in checkpoint.consumed.drain(..) {
-            self.slots.entry(consumed.slot).or_default().taken.insert(consumed.event, true);
+            self.rare.get_or_insert_default().slots.entry(consumed.slot).or_default().taken.insert(consumed.event, true);
         }
         if self.status.is_terminal() {
             self.ended = Some(now);
             self.inbox = Vec::new();
-            self.slots = BTreeMap::new();
+            if let Some(rare) = &mut self.rare {
+                rare.slots.clear();
+            }
         }
         bare
     }
@@ -325,13 +361,14 @@ impl Instance {
 
     fn set_attributes(&mut self, attributes: Vec<(String, AttributeValue)>) {
         for (name, value) in attributes {
-            match self.attributes.binary_search_by(|(known, _)| known.cmp(&name)) {
+            let known = &mut self.rare.get_or_insert_default().attributes;
+            match known.binary_search_by(|(known, _)| known.cmp(&name)) {
                 Ok(at) => {
-                    if let Some(attribute) = self.attributes.get_mut(at) {
+                    if let Some(attribute) = known.get_mut(at) {
                         attribute.1 = value;
                     }
                 }
-                Err(at) => self.attributes.insert(at, (name, value)),
+                Err(at) => known.insert(at, (name, value)),
             }
         }
     }
@@ -349,7 +386,7 @@ impl Instance {
     /// After a row was taken out: frees its event for the slot, unless it was consumed, and its wait.
     fn forget_match(&mut self, row: &Row) -> Option<(SubscriptionId, Arc<StoredEvent>)> {
         let RowBody::Event { subscription, slot, event } = &row.body else { return None };
-        if let Some(slot) = self.slots.get_mut(slot)
+        if let Some(slot) = self.slot_mut(slot)
             && slot.taken.get(&event.id) == Some(&false)
         {
             slot.taken.remove(&event.id);
@@ -373,9 +410,17 @@ impl Instance {
         let (subscription, slot) = (wait.subscription.id, wait.subscription.slot.clone());
         let id = ids.next();
         wait.matched = Some(id);
-        self.slots.entry(slot.clone()).or_default().taken.insert(event.id.clone(), false);
+        self.rare.get_or_insert_default().slots.entry(slot.clone()).or_default().taken.insert(event.id.clone(), false);
         let body = RowBody::Event { subscription, slot, event: event.clone() };
         self.inbox.push(Row { id, visible: now.max(event.time), body });
+    }
+
+    fn slot(&self, name: &str) -> Option<&Slot> {
+        self.rare.as_ref()?.slots.get(name)
+    }
+
+    fn slot_mut(&mut self, name: &str) -> Option<&mut Slot> {
+        self.rare.as_mut()?.slots.get_mut(name)
     }
 
     fn event_of(&self, wait: &Wait) -> Option<&Arc<StoredEvent>> {
@@ -397,7 +442,7 @@ impl Instance {
                 if candidate.time < wait.subscription.as_of {
                     continue;
                 }
-                if self.slots.get(&wait.subscription.slot).is_some_and(|slot| slot.taken.contains_key(&candidate.id)) {
+                if self.slot(&wait.subscription.slot).is_some_and(|slot| slot.taken.contains_key(&candidate.id)) {
                     return;
                 }
                 let gives_way = |matched: &Arc<StoredEvent>| matched.time > now && candidate.key() < matched.key();
@@ -420,7 +465,7 @@ impl Instance {
     pub(crate) fn seek(&mut self, wait: SubscriptionId, channel: &Channel, now: Timestamp, ids: &RowIds) {
         let Some(open) = self.waits.get(&wait).filter(|wait| wait.matched.is_none()) else { return };
         let (slot_name, as_of) = (open.subscription.slot.clone(), open.subscription.as_of);
-        let slot = self.slots.get(&slot_name);
+        let slot = self.slot(&slot_name);
         let known = slot.and_then(|slot| slot.searched).filter(|searched| {
             let same = searched.channel == channel.number && searched.disorder == channel.disorder;
             same && searched.from <= as_of && as_of <= searched.upto.0
@@ -438,7 +483,7 @@ impl Instance {
             }
         }
         if let Some(upto) = upto
-            && let Some(slot) = self.slots.get_mut(&slot_name)
+            && let Some(slot) = self.slot_mut(&slot_name)
         {
             let from = known.map_or(as_of, |searched| searched.from);
             slot.searched = Some(Searched { channel: channel.number, disorder: channel.disorder, from, upto });

@@ -1,4 +1,4 @@
-use crate::content::Content;
+use crate::{content::Content, instance::Instance};
 use latchwork_core::{
     Scope, async_trait,
     clock::{Clock, SystemClock, Timestamp, add},
@@ -142,7 +142,7 @@ impl PersistenceProvider for MemoryStore {
 
     async fn fence(&self, instance: &InstanceId) -> Result<Option<Fence>, StoreError> {
         let shard = self.content("read a fence")?.shards.of(instance);
-        Ok(shard.get(instance).map(|found| Fence { revision: found.revision, writer: found.writer }))
+        Ok(shard.get(instance).map(|found| Fence { revision: found.revision, writer: found.writer() }))
     }
 
     async fn begin(&self) -> Result<Option<Box<dyn StepTransaction>>, StoreError> {
@@ -198,7 +198,7 @@ impl PersistenceProvider for MemoryStore {
         let found = shard.get(instance).map(|found| InstanceRecord::Instance {
             header: found.header(),
             data: found.data.clone(),
-            attributes: found.attributes.clone(),
+            attributes: found.attributes().to_vec(),
         });
         Ok(found.or_else(|| shard.tombstone(instance).cloned().map(InstanceRecord::Deleted)))
     }
@@ -221,7 +221,7 @@ impl PersistenceProvider for MemoryStore {
 
     async fn errors(&self, instance: &InstanceId) -> Result<Vec<ErrorRecord>, StoreError> {
         let shard = self.content("read errors")?.shards.of(instance);
-        Ok(shard.get(instance).map(|found| found.errors.iter().cloned().collect()).unwrap_or_default())
+        Ok(shard.get(instance).map(Instance::errors).unwrap_or_default())
     }
 
     async fn statistics(&self) -> Result<StoreStatistics, StoreError> {

@@ -76,7 +76,7 @@ impl Content {
 
 impl Instance {
     pub(crate) fn summary(&self) -> InstanceSummary {
-        InstanceSummary { header: self.header(), attributes: self.attributes.clone() }
+        InstanceSummary { header: self.header(), attributes: self.attributes().to_vec() }
     }
 
     fn matches(&self, query: &InstanceQuery) -> bool {
@@ -84,9 +84,9 @@ impl Instance {
         (query.statuses.is_empty() || query.statuses.contains(&self.status))
             && is(&query.definition, Some(&self.kind.definition))
             && query.version.is_none_or(|version| version == self.kind.version)
-            && is(&query.reference, self.reference.as_deref())
+            && is(&query.reference, self.reference())
             && is(&query.business_key, self.business_key.as_deref())
-            && query.parent.as_ref().is_none_or(|parent| self.parent.as_ref().is_some_and(|link| link.instance == *parent))
+            && query.parent.as_ref().is_none_or(|parent| self.parent().is_some_and(|link| link.instance == *parent))
             && query.created_from.is_none_or(|from| self.created >= from)
             && query.created_before.is_none_or(|before| self.created < before)
             && query.attributes.iter().all(|filter| self.passes(filter))
@@ -95,7 +95,7 @@ impl Instance {
 
     fn passes(&self, filter: &AttributeFilter) -> bool {
         let order =
-            self.attributes.iter().find(|(name, _)| *name == filter.name).and_then(|(_, value)| compare(value, &filter.value));
+            self.attributes().iter().find(|(name, _)| *name == filter.name).and_then(|(_, value)| compare(value, &filter.value));
         match filter.comparison {
             Comparison::Equal => order == Some(Ordering::Equal),
             Comparison::AtLeast => matches!(order, Some(Ordering::Greater | Ordering::Equal)),
@@ -104,8 +104,8 @@ impl Instance {
     }
 
     fn contains(&self, text: &str) -> bool {
-        self.reference.as_deref().is_some_and(|reference| reference.contains(text))
-            || self.attributes.iter().any(|(_, value)| matches!(value, AttributeValue::Text(value) if value.contains(text)))
+        self.reference().is_some_and(|reference| reference.contains(text))
+            || self.attributes().iter().any(|(_, value)| matches!(value, AttributeValue::Text(value) if value.contains(text)))
     }
 }
 
