@@ -15,8 +15,8 @@ use crate::{
 /// Everything lasting is in one folder. Ctrl-C stops cleanly; the next run with the same folder goes on where this one stopped, and
 /// starts no order twice.
 ///
-/// The exit status is 0 when nothing was lost and nothing was done twice, 1 when something was, or when the run failed, 2 for a wrong
-/// command line, and 130 after Ctrl-C.
+/// The exit status is 0 when nothing was lost and nothing was done twice, 1 when something was, or when the run could not be begun or
+/// ended, 2 for an option that cannot be read, and 130 after Ctrl-C.
 #[derive(Debug, Parser)]
 #[command(name = "cluster", disable_help_subcommand = true, args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {

@@ -6,10 +6,14 @@ use std::{
     fmt,
     path::{Path, PathBuf, absolute},
     str::FromStr,
+    time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
-use latchwork::{WorkflowHostBuilder, persistence_sqlite::SqliteOptions, prelude::*};
+use latchwork::{WorkflowHostBuilder, persistence_sqlite::SqliteOptions, prelude::*, queue_sqlite::SqliteQueueOptions};
+
+/// How long the work of a killed node stays with it. The shortest that the queue recommends, so that the take-over is seen.
+const QUEUE_LEASE: Duration = Duration::from_millis(2_500);
 
 /// `scheme:rest`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,7 +92,7 @@ fn use_store(builder: WorkflowHostBuilder, url: &ProviderUrl) -> Result<Workflow
 
 fn use_queue(builder: WorkflowHostBuilder, url: &ProviderUrl) -> Result<WorkflowHostBuilder> {
     match url.scheme.as_str() {
-        "sqlite" => Ok(builder.use_sqlite_queue(url.path()?)),
+        "sqlite" => Ok(builder.use_sqlite_queue_with(SqliteQueueOptions::new(url.path()?).with_lease(QUEUE_LEASE))),
         _ => unknown("queue", url, &["sqlite:FILE"]),
     }
 }
