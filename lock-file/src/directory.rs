@@ -76,6 +76,8 @@ impl Directory {
         let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|_, directory| directory.strong_count() > 0);
         if let Some(directory) = open.get(&key).and_then(Weak::upgrade) {
+            // It may have been removed since, and made again just now, empty.
+            directory.look_after()?;
             return Ok(directory);
         }
         let directory = Self::start(&key.0, layout)?;

@@ -29,11 +29,11 @@ pub(crate) struct KeyFile {
     mode: LockMode,
 }
 
-/// Device and number of a file, where there is such a thing.
+/// Device and number of a file; where there is no such thing, when it was made.
 #[cfg(unix)]
 type Identity = (u64, u64);
 #[cfg(not(unix))]
-type Identity = ();
+type Identity = Option<std::time::SystemTime>;
 
 #[cfg(unix)]
 fn identity(metadata: &Metadata) -> Identity {
@@ -42,7 +42,9 @@ fn identity(metadata: &Metadata) -> Identity {
 }
 
 #[cfg(not(unix))]
-fn identity(_: &Metadata) -> Identity {}
+fn identity(metadata: &Metadata) -> Identity {
+    metadata.created().ok()
+}
 
 /// Readable head, and a hash: distinct also where capitals and small letters are one, and never too long.
 fn file_name(key: &LockKey, place: Place) -> String {

@@ -153,6 +153,18 @@ async fn a_request_that_meets_a_removed_directory_is_a_retryable_error_that_name
 }
 
 #[tokio::test]
+async fn a_provider_that_is_opened_after_the_removal_can_lock_at_once() {
+    let parent = tempfile::tempdir().expect("a folder");
+    let directory = parent.path().join("locks");
+    let first = FileLocks::open(&directory).await.expect("opened");
+    let guard = first.try_lock("x").await.expect("answered").expect("free");
+    std::fs::remove_dir_all(&directory).expect("removed");
+    let second = FileLocks::open(&directory).await.expect("opened");
+    assert!(guard.is_lost());
+    assert!(second.lock("x", Duration::from_secs(20)).await.expect("answered").is_some());
+}
+
+#[tokio::test]
 async fn a_directory_in_use_with_another_layout_is_refused() {
     let directory = tempfile::tempdir().expect("a folder");
     let _locks = open(directory.path(), Layout::Ranges).await;
