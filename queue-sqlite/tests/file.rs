@@ -175,7 +175,7 @@ impl Clock for Turned {
     }
 
     async fn sleep_until(&self, _: Duration) {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 
