@@ -2,10 +2,10 @@
 
 use crate::{
     create::{self, create},
-    error::{corrupt, unwritable},
+    error::unwritable,
     event, inbox,
     matching::{self, Slot},
-    record::{micros, parsed, pointer_json, status},
+    record::{micros, parsed, pointer_json},
     rows::Rows,
     sql::Sql,
 };
@@ -24,9 +24,10 @@ use std::{
     sync::Arc,
 };
 
-/// The fences of instances (`?1`: id), and what else a checkpoint needs to know. By the unique index of the id.
+/// The fences of instances (`?1`: id), and what else a checkpoint needs to know, as one JSON array: a row that crosses from the
+/// driver's thread costs more than its text. By the unique index of the id.
 pub(crate) const FENCES: &str = "
-    SELECT r.key, i.n, i.revision, i.writer, i.status, i.due, i.last_sequence
+    SELECT json_group_array(json_array(r.key, i.n, i.revision, i.writer, i.status, i.due, i.last_sequence))
     FROM jsonb_each(?1) AS r
     CROSS JOIN latchwork_instance AS i ON i.id = r.value ->> 0";
 
@@ -155,7 +156,7 @@ struct Stored {
 }
 
 /// What [`FENCES`] selects.
-type FenceColumns = (i64, i64, i64, Option<String>, String, Option<i64>, i64);
+type FenceColumns<'a> = (usize, i64, i64, Option<&'a str>, WorkflowStatus, Option<i64>, i64);
 
 /// A checkpoint that will be written.
 struct Winner<'a> {
@@ -244,12 +245,14 @@ async fn fences(
                 row.id(&checkpoint.instance);
             });
         }
-        let found: Vec<FenceColumns> = rows.fetch(connection, sql, FENCES, 0).await?;
-        for (at, n, revision, writer, name, due, last_sequence) in found {
-            let writer = writer.as_deref().map(|writer| parsed::<CheckpointId>("checkpoint id", writer)).transpose()?;
-            let fence = Fence { revision: Revision(revision), writer };
-            let at = usize::try_from(at).map_err(|_| corrupt("a negative place"))?;
-            stored.insert(offset + at, Stored { n, fence, status: status(&name)?, due, last_sequence });
+        let found: Vec<(String,)> = rows.fetch(connection, sql, FENCES, 0).await?;
+        for (json,) in found {
+            let fences: Vec<FenceColumns<'_>> = serde_json::from_str(&json).map_err(|error| sqlx::Error::Decode(error.into()))?;
+            for (at, n, revision, writer, status, due, last_sequence) in fences {
+                let writer = writer.map(|writer| parsed::<CheckpointId>("checkpoint id", writer)).transpose()?;
+                let fence = Fence { revision: Revision(revision), writer };
+                stored.insert(offset + at, Stored { n, fence, status, due, last_sequence });
+            }
         }
     }
     Ok(stored)

@@ -5,6 +5,9 @@ use latchwork_core::limits::STATEMENT_ROWS;
 use latchwork_sqlite_client::sqlx::{self, SqliteConnection};
 use std::fmt::Write;
 
+/// What a few rows take, so that a small statement needs one allocation.
+const FIRST_BYTES: usize = 1_024;
+
 /// Rows of one statement.
 #[derive(Debug, Default)]
 pub(crate) struct Rows {
@@ -16,6 +19,9 @@ pub(crate) struct Rows {
 impl Rows {
     /// Adds the row that `write` fills.
     pub(crate) fn add(&mut self, write: impl FnOnce(&mut Row<'_>)) {
+        if self.json.is_empty() {
+            self.json.reserve(FIRST_BYTES);
+        }
         if self.count == STATEMENT_ROWS {
             self.json.push(']');
             self.full.push(std::mem::take(&mut self.json));

@@ -25,6 +25,8 @@ fn base(path: &Path) -> SqliteConnectOptions {
         .foreign_keys(false)
         .synchronous(SqliteSynchronous::Full)
         .pragma("temp_store", "MEMORY")
+        // The result of most statements fits, so that the driver's thread need not wait for who reads it.
+        .row_buffer_size(1_024)
         .thread_name(|id| format!("latchwork-sqlite-{id}"))
         .disable_statement_logging()
 }
@@ -45,8 +47,6 @@ pub(crate) fn reading(path: &Path, busy_timeout: Duration) -> SqliteConnectOptio
         .busy_timeout(busy_timeout.min(Duration::from_mins(1)))
         .pragma("cache_size", READER_CACHE)
         .pragma("query_only", "ON")
-        // A whole result of a small read fits, so that the driver's thread need not wait for the reader's task.
-        .row_buffer_size(256)
 }
 
 /// Opens the writer's connection, creates the file if asked to, and makes sure that it is in WAL mode.
