@@ -280,23 +280,28 @@ impl Common {
             return;
         }
         let mut freed: Vec<(Subscription, Arc<StoredEvent>)> = Vec::new();
+        let mut new: Vec<(i64, SubscriptionId)> = Vec::new();
+        for (subscription, event) in bare {
+            new.push((subscription.sequence, subscription.id));
+            freed.extend(event.map(|event| (subscription, event)));
+        }
         for ended in checkpoint.ended_subscriptions.drain(..) {
             let event = instance.unmatch(ended);
             let Some(wait) = instance.waits.remove(&ended) else { continue };
             self.channels.remove_wait(&id, &wait.subscription);
             freed.extend(event.map(|event| (wait.subscription, event)));
         }
-        let mut new: Vec<(i64, SubscriptionId)> = Vec::new();
         for subscription in checkpoint.subscriptions.drain(..) {
             new.push((subscription.sequence, subscription.id));
             self.channels.add_wait(&id, &subscription);
             instance.waits.insert(subscription.id, crate::instance::Wait { subscription, matched: None });
         }
         for (subscription, event) in freed {
-            instance.offer(&instance.waits_like(&subscription), &event, now, ids);
+            // Those that look for themselves below may find an earlier one.
+            let mut waits = instance.waits_like(&subscription);
+            waits.retain(|wait| !new.iter().any(|(_, new)| new == wait));
+            instance.offer(&waits, &event, now, ids);
         }
-        let still_open = |wait: &SubscriptionId| instance.waits.get(wait).map(|open| (open.subscription.sequence, *wait));
-        new.extend(bare.iter().filter_map(still_open));
         new.sort_unstable();
         for (_, wait) in new {
             let Some(subscription) = instance.waits.get(&wait).map(|wait| &wait.subscription) else { continue };

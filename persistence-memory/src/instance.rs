@@ -296,8 +296,8 @@ impl Instance {
     }
 
     /// Writes header, data, pointers, errors and attributes, and takes the applied rows out. `rest` is the rest of the
-    /// checkpoint. Gives back the waits that lost their row by it.
-    pub(crate) fn write(&mut self, checkpoint: &mut Checkpoint, now: Timestamp) -> Vec<SubscriptionId> {
+    /// checkpoint. Gives back the waits that lost their row by it, each with the event when that was not consumed.
+    pub(crate) fn write(&mut self, checkpoint: &mut Checkpoint, now: Timestamp) -> Vec<(Subscription, Option<Arc<StoredEvent>>)> {
         let header = &mut checkpoint.header;
         self.status = header.status;
         self.reason = header.reason.take().map(String::into_boxed_str);
@@ -327,10 +327,15 @@ impl Instance {
         self.set_attributes(std::mem::take(&mut checkpoint.attributes));
         let mut bare = Vec::new();
         for row in checkpoint.applied.drain(..) {
-            bare.extend(self.take_row(row).and_then(|row| self.forget_match(&row)).map(|(wait, _)| wait));
+            let Some((wait, event)) = self.take_row(row).and_then(|row| self.forget_match(&row)) else { continue };
+            bare.extend(self.waits.get(&wait).map(|wait| (wait.subscription.clone(), Some(event))));
         }
         for consumed in checkpoint.consumed.drain(..) {
             self.rare.get_or_insert_default().slots.entry(consumed.slot).or_default().taken.insert(consumed.event, true);
+        }
+        for (subscription, event) in &mut bare {
+            let slot = self.slot(&subscription.slot);
+            *event = event.take().filter(|event| slot.is_none_or(|slot| !slot.taken.contains_key(&event.id)));
         }
         if self.status.is_terminal() {
             self.ended = Some(now);

@@ -24,6 +24,7 @@ pub(in crate::store) async fn an_event_waits_for_its_wait(nodes: &Nodes) -> Chec
     let answer = nodes.one.publish(std::slice::from_ref(&published)).await?;
     check_eq!(instances(&answer.wake), [], "who is woken by an event that nobody waits for");
     let now = nodes.one.now().await?;
+    nodes.pass(1).await;
     let mut owner = Owner::new(&nodes.other).await?;
     let waiting = wait(PACKED, "s", 1, earlier(now, 3_600));
     let answer = owner.write(|checkpoint| checkpoint.subscriptions = vec![waiting.clone()]).await?;

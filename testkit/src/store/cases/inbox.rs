@@ -43,6 +43,7 @@ pub(in crate::store) async fn every_message_goes_round_in_order(nodes: &Nodes) -
     let after = owner.load().await?;
     check_eq!(controls(&after.inbox), expected, "the inbox");
     check_eq!(after.inbox, read_inbox(&nodes.other, &owner.id).await?, "the inbox as it is loaded and as it is read");
+    check_eq!(owner.load().await?.inbox, after.inbox, "the inbox after it was read");
     check_eq!(after.header, before.header, "messages touch nothing of the header");
     Ok(())
 }
