@@ -164,3 +164,56 @@ async fn second_process() {
         }
     }
 }
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_commit_that_fails_half_way_is_told_by_the_fence() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("orders.db");
+    // Beyond this size the system refuses to write to a file of the child: in the middle of a commit, as it happens.
+    let limited = "trap '' XFSZ; ulimit -f 4000; exec \"$0\" --exact writer_in_a_small_file --ignored --nocapture";
+    let mut child = Command::new("sh")
+        .args(["-c", limited])
+        .arg(std::env::current_exe().expect("this program has a path"))
+        .env(FILE, &path)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("this program starts again");
+    let told: Vec<_> = heard(&mut child).collect();
+    assert!(child.wait().expect("it ends").success());
+    let acknowledged: i64 = told.last().expect("it says how far it came").parse().expect("a revision");
+
+    let store = open_at(&path).await;
+    let query = InstanceQuery::new().with_limit(2);
+    let found = store.find(&query).await.expect("found").items;
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].header.revision, Revision(acknowledged), "what failed is not there, what was told is");
+    store.stop(Duration::from_secs(5)).await.expect("stopped");
+}
+
+/// Writes large data until that fails, and tells the last revision that was committed.
+#[cfg(unix)]
+#[tokio::test]
+#[ignore = "a process of `a_commit_that_fails_half_way_is_told_by_the_fence`"]
+async fn writer_in_a_small_file() {
+    use latchwork_core::store::{CheckpointOutcome, Encoded};
+    let Some(path) = child_file() else { return };
+    let store = open_at(&path).await;
+    let ids = create(&store, 1).await;
+    for round in 1.. {
+        let mut next = checkpoint(&ids[0], Revision(round));
+        next.data = Some(Encoded::from_json(format!("\"{}\"", "x".repeat(100_000))));
+        match support::commit(&store, next).await {
+            CheckpointOutcome::Committed(committed) => assert_eq!(committed.revision, Revision(round + 1)),
+            CheckpointOutcome::Failed(error) => {
+                assert_eq!((error.kind, error.is_retryable()), (StoreErrorKind::Unavailable, true));
+                assert!(format!("{:?}", error.source).contains("outcome: Unknown"), "{error:?}");
+                println!("{MARK}{round}");
+                return;
+            }
+            CheckpointOutcome::Refused { stored } => panic!("refused in favour of {stored:?}"),
+        }
+        assert!(round < 1_000, "the file must not grow for ever");
+    }
+}
