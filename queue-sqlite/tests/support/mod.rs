@@ -16,7 +16,9 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub(crate) async fn start(open: impl Future<Output = Result<SqliteQueue, BoxError>> + Send + 'static) -> Result<Self, BoxError> {
+    pub(crate) async fn start(
+        open: impl Future<Output = Result<SqliteQueue, BoxError>> + Send + 'static,
+    ) -> Result<Self, BoxError> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build()?;
         let queue = runtime.spawn(open).await?;
         Ok(Self { queue: queue?, runtime: Some(runtime) })
