@@ -5,8 +5,8 @@ use crate::{
     error::unwritable,
     event, inbox,
     matching::{self, Slot},
-    record::{micros, parsed, pointer_json},
-    rows::Rows,
+    record::{inboxes, micros, parsed, pointer_json},
+    rows::{Bundle, Rows},
     sql::Sql,
 };
 use latchwork_core::{
@@ -216,19 +216,47 @@ async fn write_round(
             }
         }
     }
-    headers(connection, sql, now, &winners).await?;
-    children(connection, sql, now, &winners).await?;
-    let mut wake = reach_out(connection, sql, now, &winners).await?;
-    for winner in winners {
-        written.push((winner.at, winner.stored.n, winner.stored.fence.revision.next()));
+    let mut bundle = Bundle::new(micros(now));
+    headers(&mut bundle, now, &winners);
+    children(&mut bundle, &winners)?;
+    written.extend(winners.iter().map(|winner| (winner.at, winner.stored.n, winner.stored.fence.revision.next())));
+    let mut inbox = Rows::default();
+    for (_, n, _) in &written {
+        inbox.add(|row| {
+            row.int(*n);
+        });
     }
-    let mut inboxes = inbox::read(connection, sql, micros(now), written.iter().map(|(_, n, _)| *n)).await?;
+    let mut wake = HashMap::new();
+    // Most checkpoints concern nobody else, and are then written and answered in one go.
+    if !winners.iter().all(|winner| is_quiet(winner.checkpoint)) {
+        bundle.execute(connection, sql).await?;
+        trim_errors(connection, sql, &winners).await?;
+        wake = reach_out(connection, sql, now, &winners).await?;
+        bundle = Bundle::new(micros(now));
+    }
+    bundle.add(inbox::READ, inbox);
+    let mut inboxes = inboxes(bundle.fetch(connection, sql).await?)?;
     for (at, n, revision) in written {
         let inbox: Vec<InboxRow> = inboxes.remove(&n).unwrap_or_default();
         let wake = wake.remove(&at).unwrap_or_default();
         answers.insert(at, CheckpointOutcome::Committed(Committed { revision, now, inbox, wake }));
     }
     Ok(())
+}
+
+/// Whether a checkpoint writes rows of its instance only, none of which can be matched or has to be counted.
+fn is_quiet(checkpoint: &Checkpoint) -> bool {
+    !checkpoint.header.status.is_terminal()
+        && checkpoint.subscriptions.is_empty()
+        && checkpoint.ended_subscriptions.is_empty()
+        && checkpoint.activities.is_empty()
+        && checkpoint.ended_activities.is_empty()
+        && checkpoint.applied.is_empty()
+        && checkpoint.consumed.is_empty()
+        && checkpoint.errors.is_empty()
+        && checkpoint.events.is_empty()
+        && checkpoint.children.is_empty()
+        && checkpoint.messages.is_empty()
 }
 
 async fn fences(
@@ -258,12 +286,7 @@ async fn fences(
     Ok(stored)
 }
 
-async fn headers(
-    connection: &mut SqliteConnection,
-    sql: &Sql,
-    now: Timestamp,
-    winners: &[Winner<'_>],
-) -> Result<(), sqlx::Error> {
+fn headers(bundle: &mut Bundle, now: Timestamp, winners: &[Winner<'_>]) {
     let (mut steady, mut whole) = (Rows::default(), Rows::default());
     for Winner { checkpoint, stored, .. } in winners {
         let header = &checkpoint.header;
@@ -288,22 +311,16 @@ async fn headers(
             });
         }
     }
-    steady.execute(connection, sql, HEADERS, micros(now)).await?;
-    whole.execute(connection, sql, WHOLE_HEADERS, micros(now)).await
+    bundle.add(HEADERS, steady);
+    bundle.add(WHOLE_HEADERS, whole);
 }
 
 /// The rows of the instances themselves.
-async fn children(
-    connection: &mut SqliteConnection,
-    sql: &Sql,
-    now: Timestamp,
-    winners: &[Winner<'_>],
-) -> Result<(), sqlx::Error> {
+fn children(bundle: &mut Bundle, winners: &[Winner<'_>]) -> Result<(), sqlx::Error> {
     let mut data = Rows::default();
     let mut pointers = Rows::default();
     let mut attributes = Rows::default();
     let mut errors = Rows::default();
-    let mut trim = Rows::default();
     for Winner { checkpoint, stored, .. } in winners {
         let n = stored.n;
         if let Some(encoded) = &checkpoint.data {
@@ -333,19 +350,22 @@ async fn children(
                     .text(cut(&error.message, ERROR_TEXT_BYTES));
             });
         }
-        if !checkpoint.errors.is_empty() {
-            trim.add(|row| {
-                row.int(n);
-            });
-        }
     }
-    let now = micros(now);
-    data.execute(connection, sql, create::DATA, now).await?;
-    pointers.execute(connection, sql, POINTERS, now).await?;
-    attributes.execute(connection, sql, create::ATTRIBUTES, now).await?;
-    errors.execute(connection, sql, ERRORS, now).await?;
-    let kept = i64::try_from(ERRORS_PER_INSTANCE).unwrap_or(i64::MAX);
-    trim.execute(connection, sql, TRIM_ERRORS, kept).await
+    bundle.add(create::DATA, data);
+    bundle.add(POINTERS, pointers);
+    bundle.add(create::ATTRIBUTES, attributes);
+    bundle.add(ERRORS, errors);
+    Ok(())
+}
+
+async fn trim_errors(connection: &mut SqliteConnection, sql: &Sql, winners: &[Winner<'_>]) -> Result<(), sqlx::Error> {
+    let mut grown = Rows::default();
+    for winner in winners.iter().filter(|winner| !winner.checkpoint.errors.is_empty()) {
+        grown.add(|row| {
+            row.int(winner.stored.n);
+        });
+    }
+    grown.execute(connection, sql, TRIM_ERRORS, i64::try_from(ERRORS_PER_INSTANCE).unwrap_or(i64::MAX)).await
 }
 
 /// Waits, activities, events, and what concerns other instances. Gives by place whom each checkpoint wakes.

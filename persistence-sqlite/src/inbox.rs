@@ -2,17 +2,17 @@
 
 use crate::{
     error::unwritable,
-    record::{InboxColumns, inbox_columns, inboxes, instance_id, micros, status, work_item},
+    record::{inbox_columns, instance_id, micros, status, work_item},
     rows::Rows,
     sql::Sql,
 };
 use latchwork_core::{
     clock::Timestamp,
     queue::WorkItem,
-    store::{AppendOutcome, Control, InboxRow, InstanceId, WorkflowStatus},
+    store::{AppendOutcome, Control, InstanceId, WorkflowStatus},
 };
 use latchwork_sqlite_client::sqlx::{self, SqliteConnection};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 /// Where these instances (`?1`: id) stand, or stood. By the unique index of the id, and the primary key of the tombstones.
 pub(crate) const TARGETS: &str = "
@@ -96,21 +96,4 @@ pub(crate) async fn append(
     }
     rows.execute(connection, sql, APPEND, now).await?;
     Ok(answers)
-}
-
-/// The visible inboxes of instances, by their numbers.
-pub(crate) async fn read(
-    connection: &mut SqliteConnection,
-    sql: &Sql,
-    now: i64,
-    instances: impl Iterator<Item = i64>,
-) -> Result<BTreeMap<i64, Vec<InboxRow>>, sqlx::Error> {
-    let mut rows = Rows::default();
-    for n in instances {
-        rows.add(|row| {
-            row.int(n);
-        });
-    }
-    let found: Vec<InboxColumns> = rows.fetch(connection, sql, READ, now).await?;
-    inboxes(found)
 }

@@ -80,6 +80,67 @@ impl Rows {
     }
 }
 
+/// Several statements that go to the driver's thread in one piece, since each way there and back costs as much as a few rows.
+#[derive(Debug)]
+pub(crate) struct Bundle {
+    other: i64,
+    text: String,
+    batches: Vec<String>,
+}
+
+impl Bundle {
+    /// An empty bundle; `other` (the time) is the `?2` of all its statements.
+    pub(crate) fn new(other: i64) -> Self {
+        Self { other, text: String::new(), batches: Vec::new() }
+    }
+
+    /// Adds a statement for these rows, which are its `?1`. Nothing without rows.
+    pub(crate) fn add(&mut self, statement: &'static str, rows: Rows) {
+        for batch in rows.into_batches() {
+            self.batches.push(batch);
+            // The first parameter of the bundle is `other`, then come the rows of each statement. A statement that names `?4` has
+            // four parameters for the driver, one that names `$4` has one.
+            let rows = self.batches.len() + 1;
+            for (at, piece) in statement.split('?').enumerate() {
+                match (at, piece.strip_prefix('1'), piece.strip_prefix('2')) {
+                    (0, ..) => self.text.push_str(piece),
+                    (_, Some(rest), _) => {
+                        write!(self.text, "${rows}{rest}").ok();
+                    }
+                    (_, None, Some(rest)) => {
+                        write!(self.text, "$1{rest}").ok();
+                    }
+                    (_, None, None) => {
+                        write!(self.text, "?{piece}").ok();
+                    }
+                }
+            }
+            self.text.push(';');
+        }
+    }
+
+    /// Runs the statements in order.
+    pub(crate) async fn execute(self, connection: &mut SqliteConnection, sql: &Sql) -> Result<(), sqlx::Error> {
+        // None of them returns rows, so any type will do.
+        self.fetch::<(i64,)>(connection, sql).await.map(|_| ())
+    }
+
+    /// Runs the statements in order, and gives the rows of the one that returns any.
+    pub(crate) async fn fetch<T>(self, connection: &mut SqliteConnection, sql: &Sql) -> Result<Vec<T>, sqlx::Error>
+    where
+        T: for<'r> sqlx::FromRow<'r, sqlx::sqlite::SqliteRow> + Send + Unpin,
+    {
+        if self.batches.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut query = sqlx::query_as(sql.made(&self.text)).bind(self.other);
+        for batch in self.batches {
+            query = query.bind(batch);
+        }
+        query.fetch_all(connection).await
+    }
+}
+
 /// One row that is being written.
 #[derive(Debug)]
 pub(crate) struct Row<'a> {
@@ -198,6 +259,23 @@ mod tests {
         for (row, text) in read.iter().zip(texts) {
             assert_eq!(*row, serde_json::json!([text, -7, null, null, 1e300, null, "7"]));
         }
+    }
+
+    #[test]
+    fn the_statements_of_a_bundle_have_parameters_of_their_own() {
+        let rows = |number| {
+            let mut rows = Rows::default();
+            rows.add(|row| {
+                row.int(number);
+            });
+            rows
+        };
+        let mut bundle = Bundle::new(7);
+        bundle.add("A ?1 AND ?2", rows(1));
+        bundle.add("nothing ?1", Rows::default());
+        bundle.add("B ?1, ?1", rows(2));
+        assert_eq!(bundle.text, "A $2 AND $1;B $3, $3;");
+        assert_eq!(bundle.batches, ["[[1]]", "[[2]]"]);
     }
 
     #[test]
