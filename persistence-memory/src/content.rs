@@ -154,8 +154,8 @@ impl Content {
     /// Writes a checkpoint that touches its own instance only; `None`, with the checkpoint left, when it turns out to end waits.
     fn commit_alone(&self, instance: &mut Instance, pending: &mut Option<Arc<Checkpoint>>) -> Option<CheckpointOutcome> {
         let checkpoint = pending.as_ref()?;
-        if let Some(refused) = refusal(instance, checkpoint) {
-            return Some(refused);
+        if let Some(settled) = settled(instance, checkpoint, self.clock.now()) {
+            return Some(settled);
         }
         if !instance.is_alone(checkpoint) {
             return None;
@@ -179,8 +179,8 @@ impl Content {
         match shards.of(&checkpoint.instance).and_then(|shard| shard.get(&checkpoint.instance)) {
             None => return CheckpointOutcome::Refused { stored: None },
             Some(instance) => {
-                if let Some(refused) = refusal(instance, &checkpoint) {
-                    return refused;
+                if let Some(settled) = settled(instance, &checkpoint, self.clock.now()) {
+                    return settled;
                 }
             }
         }
@@ -240,8 +240,13 @@ impl Content {
     }
 }
 
-/// Why a checkpoint cannot be written to this instance.
-fn refusal(instance: &Instance, checkpoint: &Checkpoint) -> Option<CheckpointOutcome> {
+/// The answer to a checkpoint that is not to be written to this instance: it was written already, and its answer did not arrive; or
+/// it cannot be.
+fn settled(instance: &Instance, checkpoint: &Checkpoint, now: Timestamp) -> Option<CheckpointOutcome> {
+    if instance.writer() == Some(checkpoint.id) {
+        let (revision, inbox) = (instance.revision, instance.visible_inbox(now));
+        return Some(CheckpointOutcome::Committed(Committed { revision, now, inbox, wake: Vec::new() }));
+    }
     let refused = instance.revision != checkpoint.expected || instance.status.is_terminal();
     refused.then_some(CheckpointOutcome::Refused { stored: Some(instance.revision) })
 }

@@ -219,7 +219,7 @@ impl World {
     /// Lets time fly until this resolves, so much at a time.
     pub async fn fly_by<F: IntoFuture>(&self, step: Duration, future: F) -> F::Output {
         let mut future = std::pin::pin!(future.into_future());
-        for _ in 0..20_000 {
+        for _ in 0..2_000 {
             tokio::select! {
                 biased;
                 output = &mut future => return output,

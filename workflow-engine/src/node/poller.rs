@@ -1,6 +1,6 @@
 //! The safety net under the queue, and the clock of far timers. Writes nothing; gives hints only.
 
-use super::{BackOff, Node, time::StoreTime};
+use super::{BackOff, KEPT_HINTS, Node, time::StoreTime};
 use latchwork_core::{
     BoxError, Scope,
     clock::{self, ClockExt, Timestamp},
@@ -75,6 +75,7 @@ impl Node {
     async fn walk(&self, all_that_is_due: bool) -> Result<(), BoxError> {
         let interval = self.settings.poll_interval;
         let mut after: Option<(Timestamp, InstanceId)> = None;
+        let mut room = self.permits.available_permits().min(KEPT_HINTS);
         loop {
             let mut query = RunnableQuery::new(self.registry.known(), PAGE).with_horizon(interval);
             query.after = after.take();
@@ -99,6 +100,13 @@ impl Node {
                 metrics::gauge!("latchwork.poll.oldest_overdue_seconds").set(clock::between(first.due, page.now).as_secs_f64());
             }
             metrics::counter!("latchwork.poll.overdue").increment(overdue.len() as u64);
+            // The oldest are not trusted to the queue again, which may be down, or bring them to nodes that do not know them only.
+            let own = overdue.len().min(room);
+            room -= own;
+            let now = self.clock.monotonic();
+            for item in overdue.drain(..own) {
+                self.wheel.insert(item, now);
+            }
             self.enqueue(&overdue).await;
             match page.items.last() {
                 Some(last) if page.items.len() >= PAGE => after = Some((last.due, last.item.instance.clone())),
