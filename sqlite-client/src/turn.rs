@@ -82,10 +82,13 @@ impl Turn {
         let path = self.path.clone();
         // Waiting for a file's lock cannot be called off, so the thread is left to itself when patience runs out: a grant that
         // comes then is given back by closing the file, and the end of the process ends the thread.
-        std::thread::Builder::new()
+        let waiter = std::thread::Builder::new()
             .name("latchwork-sqlite-turn".to_owned())
-            .spawn(move || granted.send(open(&path).and_then(|file| file.lock().map(|()| file))))
-            .map_err(|error| failed(&self.database, error))?;
+            .spawn(move || granted.send(open(&path).and_then(|file| file.lock().map(|()| file))));
+        if let Err(error) = waiter {
+            tracing::debug!(%error, "no thread to wait for the turn; going on without it");
+            return Ok(None);
+        }
         match tokio::time::timeout(patience, wait).await {
             Ok(Ok(Ok(file))) => Ok(Some(Pass::Waited(file))),
             Ok(Ok(Err(error))) => Err(failed(&self.database, error)),
