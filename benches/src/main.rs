@@ -18,6 +18,10 @@ use anyhow::{Result, bail};
 use clap::Parser;
 use report::Report;
 
+/// As a server would: the system's allocator makes threads wait that free what another one allocated. The raw limits have it too.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Runs benchmark workloads.
 #[derive(Debug, Parser)]
 struct Arguments {

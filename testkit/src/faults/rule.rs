@@ -37,6 +37,7 @@ pub(super) enum Act<F> {
     Hold(Gate),
     HoldAnswer(Gate),
     Swallow,
+    Panic,
 }
 
 impl<C, F> Clone for Faults<C, F> {
@@ -132,6 +133,7 @@ impl<C: Copy + PartialEq, F: Clone> Faults<C, F> {
             match act {
                 Act::Fail(fault) => return Err(fault),
                 Act::Hold(gate) => gate.pass().await,
+                Act::Panic => std::panic::panic_any("a panic on command"),
                 Act::Swallow => answer.swallowed = true,
                 Act::LoseAnswer(_) | Act::HoldAnswer(_) => answer.acts.push(act),
             }
@@ -154,7 +156,7 @@ impl<F> Answer<F> {
             match act {
                 Act::LoseAnswer(fault) => return Err(fault),
                 Act::HoldAnswer(gate) => gate.pass().await,
-                Act::Fail(_) | Act::Hold(_) | Act::Swallow => {}
+                Act::Fail(_) | Act::Hold(_) | Act::Swallow | Act::Panic => {}
             }
         }
         Ok(())
@@ -204,7 +206,7 @@ impl<C: Copy + PartialEq, F: Clone> Rule<'_, C, F> {
     fn stand(self, act: Act<F>) {
         let gate = match &act {
             Act::Hold(gate) | Act::HoldAnswer(gate) => Some(gate.clone()),
-            Act::Fail(_) | Act::LoseAnswer(_) | Act::Swallow => None,
+            Act::Fail(_) | Act::LoseAnswer(_) | Act::Swallow | Act::Panic => None,
         };
         let mut state = self.faults.state();
         state.gates.extend(gate);
@@ -233,6 +235,11 @@ impl<C: Copy + PartialEq, F: Clone> Rule<'_, C, F> {
         let gate = Gate::closed();
         self.stand(Act::HoldAnswer(gate.clone()));
         gate
+    }
+
+    /// They panic, as the code of a provider should not.
+    pub fn panic(self) {
+        self.stand(Act::Panic);
     }
 
     pub(super) fn swallow_calls(self) {

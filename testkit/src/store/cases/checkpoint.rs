@@ -246,7 +246,8 @@ pub(in crate::store) async fn a_checkpoint_is_written_once_however_often_it_is_t
     for node in [&nodes.one, &nodes.other] {
         // Its writer tells that it is the one; refused, its owner would do over what ran meanwhile.
         let answer = commit(node, &checkpoint).await?;
-        let again = check_matches!(answer, CheckpointOutcome::Committed(committed) => committed, "the answer to a repeated commit");
+        let again =
+            check_matches!(answer, CheckpointOutcome::Committed(committed) => committed, "the answer to a repeated commit");
         check_eq!(again.revision, owner.revision, "the revision in the answer");
     }
     check_eq!(owner.load().await?.header.revision, owner.revision, "the revision");
