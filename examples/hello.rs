@@ -28,7 +28,7 @@ impl Workflow for Greet {
             |visit| visit.guest == "Ada",
             |friend| {
                 friend
-                    .run("ask", async |_visit, _cx| Ok("How is the engine?"))
+                    .run("ask", async |_visit, _cx| Ok(" How is the engine?"))
                     .output(|question, visit| visit.greeting += question);
             },
         );

@@ -72,6 +72,24 @@ pub(crate) struct Backends {
 }
 
 impl Backends {
+    /// Whether emptying the folder empties the store and the queue.
+    ///
+    /// # Errors
+    /// When one of them is elsewhere.
+    pub(crate) fn check_within(&self, folder: &Path) -> Result<()> {
+        let folder = absolute(folder)?;
+        for (role, url) in [("store", &self.store), ("queue", &self.queue)] {
+            let is_within = match url.sqlite_file() {
+                Some(file) => absolute(file)?.starts_with(&folder),
+                None => false,
+            };
+            if !is_within {
+                bail!("--fresh removes what is in {}, and the {role} {url} is elsewhere; remove it yourself", folder.display());
+            }
+        }
+        Ok(())
+    }
+
     /// Wires all three into a host. Nothing connects before the host starts.
     ///
     /// # Errors
@@ -125,6 +143,19 @@ mod tests {
         assert_eq!(slashes.sqlite_file(), url.sqlite_file());
         assert_eq!("file:x".parse::<ProviderUrl>().expect("a URL").sqlite_file(), None);
         assert!(["orders.db", ":x", "sqlite:"].iter().all(|text| text.parse::<ProviderUrl>().is_err()));
+    }
+
+    #[test]
+    fn only_what_is_in_the_folder_can_be_removed_with_it() {
+        let within = |store: &str, queue: &str| backends(store, queue, "file:d/l").check_within(Path::new("d"));
+        assert!(within("sqlite:d/a", "sqlite:d/a").is_ok());
+        assert!(
+            within("sqlite:a", "sqlite:d/a").is_err_and(|error| error.to_string().contains("the store sqlite:a is elsewhere"))
+        );
+        assert!(
+            within("sqlite:d/a", "rabbit:d/a")
+                .is_err_and(|error| error.to_string().contains("the queue rabbit:d/a is elsewhere"))
+        );
     }
 
     #[test]

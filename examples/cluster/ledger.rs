@@ -90,8 +90,9 @@ impl Books {
     /// Opens the ledger of this store, or begins it.
     ///
     /// # Errors
-    /// When the folder holds the ledger of another store: comparing the two would say nothing.
-    pub(crate) fn open(folder: &Path, store: &str) -> Result<Self> {
+    /// When the folder holds the ledger of another store, or none although the store holds orders already: comparing the two would
+    /// say nothing.
+    pub(crate) fn open(folder: &Path, store: &str, is_store_empty: bool) -> Result<Self> {
         let mark = folder.join("store");
         let in_folder = || format!("the ledger in {} cannot be opened", folder.display());
         std::fs::create_dir_all(folder).with_context(in_folder)?;
@@ -101,8 +102,12 @@ impl Books {
                 "the ledger in {} belongs to another store, which is gone or elsewhere; begin anew with --fresh, or with another --dir",
                 folder.display()
             ),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !is_store_empty => bail!(
+                "the store holds orders already, and their ledger is not in {}; name the --dir of the runs before, or another --store",
+                folder.display()
+            ),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                std::fs::write(&mark, format!("{store}\n")).with_context(in_folder)?
+                std::fs::write(&mark, format!("{store}\n")).with_context(in_folder)?;
             }
             Err(error) => return Err(error).with_context(in_folder),
         }
@@ -247,7 +252,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_line_by_line_and_half_a_line_is_left_for_later() {
         let folder = tempfile::tempdir().expect("a folder");
-        let books = Books::open(folder.path(), "store-1").expect("books");
+        let books = Books::open(folder.path(), "store-1", true).expect("books");
         let run = books.begin_run().expect("a run");
         let ledger = Ledger::create(&run, "node-1").expect("a ledger");
         let (first, second) = (effect("A-1, \"quoted\"", "i/1"), effect("A-2", "i/2"));
@@ -267,21 +272,22 @@ mod tests {
     #[test]
     fn each_run_has_files_of_its_own_and_a_ledger_belongs_to_one_store() {
         let folder = tempfile::tempdir().expect("a folder");
-        let books = Books::open(folder.path(), "store-1").expect("books");
+        let books = Books::open(folder.path(), "store-1", true).expect("books");
         let runs = [books.begin_run().expect("a run"), books.begin_run().expect("another")];
         assert!(runs[0].ends_with("run-0001") && runs[1].ends_with("run-0002"), "{runs:?}");
         Ledger::create(&runs[0], "node-1").expect("a ledger");
         assert!(Ledger::create(&runs[0], "node-1").is_err(), "a file is continued by nobody");
         Ledger::create(&runs[1], "node-1").expect("a ledger");
-        Books::open(folder.path(), "store-1").expect("the same store");
-        let error = Books::open(folder.path(), "store-2").expect_err("another store");
-        assert!(error.to_string().contains("belongs to another store"), "{error}");
+        Books::open(folder.path(), "store-1", false).expect("the same store");
+        let refused = |folder: &Path| Books::open(folder, "store-2", false).expect_err("not its ledger").to_string();
+        assert!(refused(folder.path()).contains("belongs to another store"));
+        assert!(refused(&folder.path().join("new")).contains("the store holds orders already"));
     }
 
     #[tokio::test]
     async fn a_follower_tells_what_is_written_by_this_run_and_by_others() {
         let folder = tempfile::tempdir().expect("a folder");
-        let books = Books::open(folder.path(), "store-1").expect("books");
+        let books = Books::open(folder.path(), "store-1", true).expect("books");
         let runs = [books.begin_run().expect("a run"), books.begin_run().expect("another")];
         let [earlier, ledger] = runs.each_ref().map(|run| Ledger::create(run, "node-1").expect("a ledger"));
         let (old, new) = (effect("A-1", "i/1"), effect("A-2", "i/2"));

@@ -1,7 +1,7 @@
 //! A durable cluster on one machine, and the proof that it is one.
 //!
 //! `cargo run --release` starts three node processes on one SQLite file, feeds them the orders of a CSV file, and kills one node with
-//! SIGKILL half-way. In the end it compares the [ledger](ledger), into which the steps have written what they did, with what the store says,
+//! SIGKILL half-way. In the end it compares the [ledger], into which the steps have written what they did, with what the store says,
 //! and ends with status 1 when anything was lost or done twice. The workflow itself is in [`fulfilment`].
 //!
 //! The one program is both the [parent] and, by a hidden subcommand, each [node]. They share nothing but the [backends](backend) and the

@@ -9,7 +9,11 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use futures_util::{StreamExt, TryStreamExt, stream};
-use latchwork::{HostError, WorkflowHostBuilder, prelude::*, store::IdentityOutcome};
+use latchwork::{
+    HostError, WorkflowHostBuilder,
+    prelude::*,
+    store::{IdentityOutcome, InstanceQuery},
+};
 use tokio::{
     sync::mpsc,
     task::{JoinSet, block_in_place},
@@ -56,6 +60,9 @@ impl Plan {
         let backends = arguments.backends(&folder);
         let host = backends.wire(WorkflowHost::builder())?;
         let orders = read_orders(arguments)?;
+        if arguments.fresh {
+            backends.check_within(&folder)?;
+        }
         let folder = Folder::open(&folder, arguments.fresh)?;
         let RunArguments { nodes, kill: kills, json, .. } = *arguments;
         Ok(Self { nodes, kills, with_bars: !json, orders, backends, host, folder })
@@ -98,7 +105,8 @@ pub(crate) async fn run(plan: Plan) -> Result<Conclusion> {
     let host = host.node_id("parent").configure(|options| options.run_workflows = false).workflow(FulfilOrder).start();
     let host = host.await.context("the cluster cannot be reached")?;
     let concluded = async {
-        let books = Books::open(&folder.ledger(), &cluster_of(&host).await?)?;
+        let (cluster, is_empty) = (cluster_of(&host).await?, is_empty(&host).await?);
+        let books = Books::open(&folder.ledger(), &cluster, is_empty)?;
         let ledger = books.begin_run()?;
         let fleet = Fleet::new(backends, ledger.clone())?;
         let run = Run { host: host.clone(), nodes, kills, killed: 0, display: Display::new(with_bars), fleet, books, ledger };
@@ -117,6 +125,12 @@ async fn cluster_of(host: &WorkflowHost) -> Result<String, HostError> {
     let identity = patiently(|| async { Ok(host.store().claim_identity(Namespace::default().as_str(), &domain, false).await?) });
     let (IdentityOutcome::Accepted(identity) | IdentityOutcome::Differs(identity)) = identity.await?;
     Ok(identity.cluster)
+}
+
+/// Whether no order was ever started in the store.
+async fn is_empty(host: &WorkflowHost) -> Result<bool, HostError> {
+    let first = InstanceQuery::new().with_definition(FulfilOrder::ID).with_limit(1);
+    Ok(patiently(|| host.find(&first)).await?.items.is_empty())
 }
 
 /// Resolves at the first Ctrl-C or SIGTERM.
