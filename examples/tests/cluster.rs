@@ -1,7 +1,7 @@
 //! The cluster as its user meets it: the program, its exit status, and what it prints.
 
-
 #![allow(clippy::expect_used, clippy::panic, reason = "helpers of tests are tests")]
+
 use serde_json::Value;
 use std::{
     io::Read,
