@@ -136,6 +136,16 @@ impl Instance {
         }
     }
 
+    /// A body was told to end early, and did so without being done: it can run again, and has not failed.
+    pub(crate) fn body_cut_short(&mut self, id: PointerId) {
+        if let Some(pointer) = self.pointers.get_mut(&id)
+            && std::mem::take(&mut pointer.running)
+        {
+            self.running = self.running.saturating_sub(1);
+            self.ready.push_back(id);
+        }
+    }
+
     /// What happened since it was last asked.
     pub(crate) fn take_happened(&mut self) -> Vec<LifeCycleKind> {
         std::mem::take(&mut self.happened)

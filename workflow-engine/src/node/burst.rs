@@ -326,8 +326,12 @@ impl<'a> Burst<'a> {
     }
 
     fn body_ended(&mut self, end: BodyEnd) {
-        let now = self.time.now();
-        self.instance.body_ended(end.pointer, end.body, end.result, now);
+        if end.result.is_err() && self.context.cancellation.is_cancelled() {
+            self.instance.body_cut_short(end.pointer);
+        } else {
+            let now = self.time.now();
+            self.instance.body_ended(end.pointer, end.body, end.result, now);
+        }
         self.hide_bodies();
     }
 

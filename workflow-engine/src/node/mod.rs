@@ -18,8 +18,12 @@ pub(crate) use health::Health;
 pub use health::{HealthReport, ServiceHealth};
 pub(crate) use registry::{Registered, Registry};
 
-use crate::{instance::Rules, services::Services};
+use crate::{
+    instance::{Rules, panicked},
+    services::Services,
+};
 pub(crate) use committer::Committer;
+use futures_util::FutureExt;
 use latchwork_core::{
     clock::{Clock, ClockExt},
     hub::{LifeCycleEvent, LifeCycleEventHub},
@@ -29,6 +33,7 @@ use latchwork_core::{
     store::PersistenceProvider,
 };
 use std::{
+    panic::AssertUnwindSafe,
     sync::{Arc, atomic::AtomicUsize},
     time::Duration,
 };
@@ -94,12 +99,26 @@ impl Node {
         if !self.settings.run_workflows {
             return;
         }
-        self.tasks.spawn(self.clone().consume_queue());
-        self.tasks.spawn(self.clone().consume_wheel());
-        self.tasks.spawn(self.clone().watch_inboxes());
+        self.keep_up("queue", Self::consume_queue);
+        self.keep_up("wheel", Self::consume_wheel);
+        self.keep_up("inboxes", Self::watch_inboxes);
         if self.settings.run_poller {
-            self.tasks.spawn(self.clone().poll());
+            self.keep_up("poller", Self::poll);
         }
+    }
+
+    /// Runs a loop until the node stops: also when something in it panics, a provider for example (I8).
+    fn keep_up<F: Future<Output = ()> + Send + 'static>(self: &Arc<Self>, name: &'static str, run: fn(Arc<Self>) -> F) {
+        let node = self.clone();
+        self.tasks.spawn(async move {
+            while let Err(panic) = AssertUnwindSafe(run(node.clone())).catch_unwind().await {
+                tracing::error!(name, panic = panicked(&*panic).to_string(), "a background loop panicked; it is begun again");
+                metrics::counter!("latchwork.loop.panics", "loop" => name).increment(1);
+                if !node.pause(node.settings.error_retry_interval).await {
+                    return;
+                }
+            }
+        });
     }
 
     /// Waits until no burst is left, at most so long; whether none is.

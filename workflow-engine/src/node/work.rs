@@ -5,13 +5,18 @@ use super::{
     burst::{Burst, BurstEnd},
     time::StoreTime,
 };
-use crate::{definition::Definition, instance::Instance};
+use crate::{
+    definition::Definition,
+    instance::{Instance, panicked},
+};
+use futures_util::FutureExt;
 use latchwork_core::{
     lock::{LockGuard, LockKey, LockRequest},
     queue::{Delivery, WorkItem},
     store::{InstanceHeader, LoadedInstance},
 };
 use std::{
+    panic::AssertUnwindSafe,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -41,7 +46,12 @@ impl Node {
         let hint = {
             // Also when the burst panics: an instance must not be barred from this node by a fault of the engine.
             let _over = Over { node: &self, item: &item, active: &active };
-            self.work_on(&item, &active, permit).await
+            let worked = AssertUnwindSafe(self.work_on(&item, &active, permit)).catch_unwind().await;
+            worked.unwrap_or_else(|panic| {
+                tracing::error!(instance = %item.instance, panic = panicked(&*panic).to_string(), "a burst panicked; it is tried again");
+                metrics::counter!("latchwork.burst.panics").increment(1);
+                Hint::Again(self.settings.error_retry_interval)
+            })
         };
         let Some(delivery) = delivery else {
             if let Hint::Again(delay) = hint {
