@@ -34,7 +34,8 @@ impl Display {
 
     /// A bar for a node that was started.
     pub(crate) fn node_started(&mut self, name: &str) {
-        let bar = ProgressBar::new(0).with_prefix(name.to_owned()).with_style(style("{pos} steps, {msg}"));
+        let length = self.all.length().unwrap_or_default();
+        let bar = ProgressBar::new(length).with_prefix(name.to_owned()).with_style(style("{pos} steps, {msg}"));
         let bar = self.bars.add(bar);
         bar.set_message("started");
         self.nodes.insert(name.to_owned(), bar);
@@ -54,7 +55,7 @@ impl Display {
             let node = progress.of_node(name);
             bar.set_length(progress.steps_to_do());
             bar.set_position(node.steps);
-            bar.set_message(format!("{} orders shipped", node.shipped));
+            bar.set_message(format!("{} shipped", node.shipped));
         }
     }
 

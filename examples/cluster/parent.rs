@@ -83,7 +83,7 @@ fn read_orders(arguments: &RunArguments) -> Result<Vec<OrderLine>> {
     }
     orders.truncate(arguments.limit.unwrap_or(usize::MAX));
     if orders.is_empty() {
-        bail!("{name} gives no order to work on");
+        bail!("there is no order to work on in {name}");
     }
     Ok(orders)
 }
@@ -204,6 +204,7 @@ impl Run {
     async fn work(&mut self, orders: Vec<OrderLine>, interrupt: impl Future<Output = ()>) -> Result<Ending> {
         let mut progress = Progress::of(orders.iter().map(|order| order.id.clone()).collect());
         let count = orders.len();
+        self.display.show(&progress);
         for _ in 0..self.nodes {
             self.start_node()?;
         }
