@@ -91,6 +91,15 @@ on_each_store! {
         assert_eq!(said, "workflow `versioned` version 1 is registered twice; give the changed one a new version");
     }
 
+    async fn a_host_that_runs_no_workflows_needs_no_services_for_their_steps(world: World) {
+        let caller = world.node().with(|b| b.workflow(NeedsStock).workflow(NeedsCarrier).configure(|o| o.run_workflows = false)).start().await;
+        let handle = caller.begin::<NeedsStock>(Data::default()).await;
+        let node = world.node().with(|b| b.workflow(NeedsStock).service(Stock)).start().await;
+        world.fly(handle.completion()).await.expect("done by the one that has them");
+        node.stop_clean().await;
+        caller.stop_clean().await;
+    }
+
     async fn a_missing_service_is_found_at_the_start(world: World) {
         let said = refused(&world, |b| b.workflow(NeedsStock)).await;
         assert_eq!(said, "workflow `NeedsStock` version 1, step `ship`: no service of type `hosts::Stock` is registered; add it with `.service(..)` on the host's builder");

@@ -117,7 +117,7 @@ impl WorkflowHostBuilder {
         let Self { mut options, services, definitions, retry } = self;
         options.validate()?;
         let definitions = definitions.into_iter().collect::<Result<Vec<_>, _>>()?;
-        check_definitions(&definitions, &services)?;
+        check_definitions(&definitions, options.run_workflows.then_some(&services))?;
 
         let context = options.provider_context();
         let no = |role| HostError::NoProvider { role };
@@ -191,14 +191,15 @@ impl WorkflowHostBuilder {
     }
 }
 
-/// Finds what steps lack before anything runs.
-fn check_definitions(definitions: &[Definition], services: &Services) -> Result<(), HostError> {
+/// Finds what steps lack before anything runs. A host that runs no workflows needs no services for their steps.
+fn check_definitions(definitions: &[Definition], services: Option<&Services>) -> Result<(), HostError> {
     let mut seen = HashSet::new();
     for definition in definitions {
         let (id, version) = (definition.id.to_string(), definition.version);
         if !seen.insert((definition.id.clone(), version)) {
             return Err(HostError::RegisteredTwice { definition: id, version });
         }
+        let Some(services) = services else { continue };
         let missing = |step: &str, source| HostError::Service { definition: id.clone(), version, step: step.to_owned(), source };
         for (step, service, name) in &definition.needs {
             if !services.has(*service) {
