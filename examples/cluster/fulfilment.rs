@@ -54,14 +54,15 @@ impl Workflow for FulfilOrder {
 
     fn build(&self, flow: &mut WorkflowBuilder<Order>) {
         // An order that the shop cannot take fails, with the objection as the reason.
-        flow.run(VALIDATE, validate).on_error(Retry::never().then_terminate());
+        flow.run(VALIDATE, validate).needs::<Ledger>().on_error(Retry::never().then_terminate());
         flow.parallel("prepare", |both| {
             both.branch("goods", |goods| {
-                goods.run(RESERVE, reserve).output(|reservation, order| order.reservation = Some(reservation));
+                goods.run(RESERVE, reserve).needs::<Stock>().output(|reservation, order| order.reservation = Some(reservation));
             });
             both.branch("money", |money| {
                 money
                     .run(CHARGE, charge)
+                    .needs::<Payments>()
                     .output(|receipt, order| order.receipt = Some(receipt))
                     .on_error(Retry::exponential(Duration::from_millis(100)).max_attempts(6).then_terminate());
             });
@@ -69,7 +70,7 @@ impl Workflow for FulfilOrder {
         flow.run(HAND_OVER, hand_over);
         flow.wait_for(PACKED, |order| order.line.id.clone()).output(|packed: Packed, order| order.parcels = packed.parcels);
         flow.delay("the truck comes", Duration::from_millis(200));
-        flow.run(SHIP, ship).output(|tracking, order| order.tracking = Some(tracking));
+        flow.run(SHIP, ship).needs::<Carrier>().output(|tracking, order| order.tracking = Some(tracking));
     }
 }
 
