@@ -32,7 +32,7 @@ pub(crate) async fn run(report: &mut Report, count: usize) -> Result<()> {
     let first = naps.start.elapsed() + WATCHED + Duration::from_secs(10 + count as u64 / 20_000);
     for number in 0..count {
         let wake = first + SPREAD * number as u32 / count as u32;
-        host.start_workflow::<Sleeper>(Nap { wake: wake.as_millis() as u64 }).await?;
+        host.start_workflow::<Sleeper>(Nap { wake: wake.as_millis() as u64, left: 0 }).await?;
     }
     while host.health().active > 0 || host.queue().depth(latchwork::queue::QueueKind::Workflow).await?.waiting > 0 {
         tokio::time::sleep(Duration::from_millis(20)).await;

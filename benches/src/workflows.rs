@@ -66,6 +66,8 @@ impl Workflow for Items {
 pub(crate) struct Nap {
     /// Milliseconds from the start of the clock to the moment to wake.
     pub(crate) wake: u64,
+    /// Milliseconds to sleep, found by the first step.
+    pub(crate) left: u64,
 }
 
 /// Sleeps until a given moment, and notes how late it woke.
@@ -87,11 +89,11 @@ impl Workflow for Sleeper {
             let naps = cx.service::<Naps>()?;
             Ok(Duration::from_millis(nap.wake).saturating_sub(naps.start.elapsed()).as_millis() as u64)
         })
-        .output(|left, nap| nap.wake = left << 32 | nap.wake);
-        flow.delay_by("nap", |nap| Duration::from_millis(nap.wake >> 32));
+        .output(|left, nap| nap.left = left);
+        flow.delay_by("nap", |nap| Duration::from_millis(nap.left));
         flow.run("wake", async |nap, cx| {
             let naps = cx.service::<Naps>()?;
-            let late = naps.start.elapsed().saturating_sub(Duration::from_millis(nap.wake & 0xffff_ffff));
+            let late = naps.start.elapsed().saturating_sub(Duration::from_millis(nap.wake));
             naps.late.lock().unwrap_or_else(PoisonError::into_inner).push(late);
             Ok(())
         });

@@ -1,5 +1,7 @@
 //! What others ask of an instance, from any node, also while a step runs (A10).
 
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests may")]
+
 #[macro_use]
 mod common;
 use common::*;

@@ -1,6 +1,8 @@
 //! A process is killed at every write boundary in turn, before and after each, and at random moments; then it is started again. The end is
 //! the same, no step is lost, and each body runs at most once more than its checkpoints.
 
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests may")]
+
 use latchwork::{
     core::options::ProviderContext,
     prelude::*,

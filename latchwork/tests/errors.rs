@@ -1,5 +1,7 @@
 //! Failing steps: retries, giving up, what is kept of errors, and code that panics.
 
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests may")]
+
 #[macro_use]
 mod common;
 use common::*;

@@ -1,5 +1,7 @@
 //! Waits for events: whichever comes first, the wait or the event (I3).
 
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests may")]
+
 #[macro_use]
 mod common;
 use common::*;

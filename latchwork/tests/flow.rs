@@ -1,5 +1,7 @@
 //! Control flow: conditions, loops, collections, parallel branches, jumps, ends, and all of them in each other.
 
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests may")]
+
 #[macro_use]
 mod common;
 use common::*;

@@ -1,5 +1,7 @@
 //! The queue is a hint, the store is the truth (I5): hints lost, doubled, mixed up and contended.
 
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests may")]
+
 #[macro_use]
 mod common;
 use common::*;

@@ -1,5 +1,7 @@
 //! Starting hosts: what is refused, with which words; versions; services.
 
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests may")]
+
 #[macro_use]
 mod common;
 use common::*;

@@ -2,6 +2,8 @@
 //!
 //! Each test names the line of the engine that, broken on purpose, makes it fail.
 
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests may")]
+
 #[macro_use]
 mod common;
 use common::*;

@@ -1,5 +1,7 @@
 //! What bodies answer: each result is kept, and goes on after a restart.
 
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests may")]
+
 #[macro_use]
 mod common;
 use common::*;

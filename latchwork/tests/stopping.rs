@@ -1,5 +1,7 @@
 //! A clean stop (I7): bodies finish or are cancelled, what they did is stored, locks are free, and it ends in time.
 
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests may")]
+
 #[macro_use]
 mod common;
 use common::*;

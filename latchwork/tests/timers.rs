@@ -1,5 +1,7 @@
 //! Delays, on a virtual clock, over restarts and with wrong clocks.
 
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests may")]
+
 #[macro_use]
 mod common;
 use common::*;

@@ -1,6 +1,7 @@
 //! What the tests share: a world of one store, one lock service and one queue on a virtual clock, in which nodes are started,
 //! stopped and killed, and a probe that sees and steers the bodies of steps.
 
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests may")]
 #![allow(dead_code, unreachable_pub, unused_imports, missing_debug_implementations, reason = "each test uses a part of it")]
 
 mod probe;
@@ -77,6 +78,7 @@ macro_rules! workflow {
 }
 
 /// Makes each scenario a test on each store.
+#[allow(unused_macros, reason = "not all tests need a store")]
 macro_rules! on_each_store {
     ($($(#[$attribute:meta])* async fn $name:ident($world:ident: World) $body:block)*) => {$(
         mod $name {
@@ -229,11 +231,15 @@ impl World {
         panic!("it did not come to pass, however long the clock ran");
     }
 
-    /// Lets so much time go by, a second at a time, with the nodes doing what they have to do in each.
+    /// Lets so much time go by, in steps that are short beside a poll, with the nodes doing what they have to do in each.
     pub async fn pass(&self, span: Duration) {
-        for _ in 0..span.as_secs() {
-            self.clock.advance(Duration::from_secs(1));
+        let step = (span / 30).max(Duration::from_secs(1));
+        let mut left = span;
+        while !left.is_zero() {
+            let step = step.min(left);
+            self.clock.advance(step);
             self.rest().await;
+            left -= step;
         }
     }
 
@@ -241,7 +247,7 @@ impl World {
     /// to sleep, as far as can be seen from outside. A body that is held at a gate is not waited for.
     pub async fn rest(&self) {
         let (mut before, mut same) = (usize::MAX, 0);
-        for _ in 0..30 {
+        for _ in 0..5 * self.patience {
             settle().await;
             let sleepers = self.clock.sleepers();
             same = if self.active() == 0 && sleepers == before { same + 1 } else { 0 };

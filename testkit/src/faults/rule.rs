@@ -133,6 +133,7 @@ impl<C: Copy + PartialEq, F: Clone> Faults<C, F> {
             match act {
                 Act::Fail(fault) => return Err(fault),
                 Act::Hold(gate) => gate.pass().await,
+                #[allow(clippy::panic, reason = "this is the fault that was asked for")]
                 Act::Panic => std::panic::panic_any("a panic on command"),
                 Act::Swallow => answer.swallowed = true,
                 Act::LoseAnswer(_) | Act::HoldAnswer(_) => answer.acts.push(act),
