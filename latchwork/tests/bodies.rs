@@ -25,7 +25,9 @@ workflow!(Long, |flow| {
 
 workflow!(Seen, |flow| {
     flow.parallel("both", |all| {
-        all.branch("slow", |b| b.run("slow", async |data, cx| step(cx).await.map(|()| data.n)).output(|seen, data| data.items.push(seen)));
+        all.branch("slow", |b| {
+            b.run("slow", async |data, cx| step(cx).await.map(|()| data.n)).output(|seen, data| data.items.push(seen))
+        });
         all.branch("fast", |b| b.run("fast", async |_, cx| step(cx).await).output(|(), data| data.n = 9));
     });
 });
@@ -36,40 +38,63 @@ workflow!(Wide, |flow| {
 
 workflow!(Cheap, |flow| {
     flow.run("one", async |_, cx| step(cx).await).output(|(), data| data.n += 1);
-    flow.when("yes", |_| true, |then| {
-        then.decide("which", |data| data.n).case(1, |one| {
-            one.parallel("both", |all| {
-                all.branch("a", |b| b.when("no", |_| false, |no| no.end()));
-                all.branch("b", |b| b.when("nor", |_| false, |no| no.end()));
+    flow.when(
+        "yes",
+        |_| true,
+        |then| {
+            then.decide("which", |data| data.n).case(1, |one| {
+                one.parallel("both", |all| {
+                    all.branch("a", |b| b.when("no", |_| false, |no| no.end()));
+                    all.branch("b", |b| b.when("nor", |_| false, |no| no.end()));
+                });
             });
-        });
-    });
+        },
+    );
     flow.run("replayable", async |_, cx| step(cx).await).replayable().output(|(), data| data.n += 1);
-    flow.repeat_while("to ten", |data| data.n < 10, |round| {
-        round.run("count", async |_, cx| step(cx).await).replayable().output(|(), data| data.n += 1);
-    });
+    flow.repeat_while(
+        "to ten",
+        |data| data.n < 10,
+        |round| {
+            round.run("count", async |_, cx| step(cx).await).replayable().output(|(), data| data.n += 1);
+        },
+    );
     flow.run("two", async |_, cx| step(cx).await).output(|(), data| data.n += 1);
 });
 
 workflow!(Told, |flow| {
-    flow.repeat_while("twice", |data| data.log.len() < 2, |round| {
-        round
-            .run("tell", async |_, cx| {
-                step(cx).await?;
-                Ok(format!("{} {} {} {} {}", cx.step(), cx.attempt(), cx.fencing_token().is_some(), cx.instance(), cx.idempotency_key()))
-            })
-            .output(|text, data| data.log.push(text))
-            .on_error(Retry::fixed(Duration::from_secs(1)));
-    });
+    flow.repeat_while(
+        "twice",
+        |data| data.log.len() < 2,
+        |round| {
+            round
+                .run("tell", async |_, cx| {
+                    step(cx).await?;
+                    Ok(format!(
+                        "{} {} {} {} {}",
+                        cx.step(),
+                        cx.attempt(),
+                        cx.fencing_token().is_some(),
+                        cx.instance(),
+                        cx.idempotency_key()
+                    ))
+                })
+                .output(|text, data| data.log.push(text))
+                .on_error(Retry::fixed(Duration::from_secs(1)));
+        },
+    );
 });
 
 workflow!(Listens, |flow| {
-    flow.repeat_while("rounds", |data| data.items.len() < 5, |round| {
-        round.wait_for("news", |data| data.text.clone()).output(|n: i64, data| {
-            data.n += n;
-            data.items.push(n);
-        });
-    });
+    flow.repeat_while(
+        "rounds",
+        |data| data.items.len() < 5,
+        |round| {
+            round.wait_for("news", |data| data.text.clone()).output(|n: i64, data| {
+                data.n += n;
+                data.items.push(n);
+            });
+        },
+    );
 });
 
 on_each_store! {
