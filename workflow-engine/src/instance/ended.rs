@@ -185,6 +185,8 @@ impl Instance {
         let giving_up = self.retry_of(pointer).giving_up;
         self.end_wait(id);
         self.set_status(id, PointerStatus::Failed);
+        // Also when the instance is suspended already: what failed for good is not run again after a crash.
+        self.changes.durable = true;
         match giving_up {
             GivingUp::Suspend => self.suspend(Some(reason)),
             GivingUp::Terminate => self.end(WorkflowStatus::Terminated, Some(reason)),
