@@ -75,13 +75,16 @@ on_each_store! {
         let gate = world.probe.hold("one");
         let handle = node.begin::<Two>(Data::default()).await;
         world.soon(gate.reached(1)).await;
-        let acquired = node.means.locks.count(LockCall::Acquire);
-        node.means.disorder.set_copies(10);
-        for _ in 0..100 { hints(&node, handle.id(), "Two", 100).await; }
+        let acquires = || node.means.locks.calls().iter().filter(|call| call.call == LockCall::Acquire && call.about.contains(handle.id().as_str())).count();
+        // Behind the back of a queue that would keep the like of what is in hand.
+        node.means.disorder.inject(vec![WorkItem::new(handle.id().clone(), "Two", 1); 10_000]);
+        hints(&node, &InstanceId::new(), "Two", 1).await;
+        world.soon_until(async || node.means.disorder.left() == 0).await;
         world.rest().await;
         let (loads, reads) = (node.means.store.count(StoreCall::Load), node.means.store.count(StoreCall::ReadInbox));
-        assert_eq!((node.means.locks.count(LockCall::Acquire), node.health().active, world.probe.runs("one")), (acquired, 1, 1));
-        assert!(loads <= 1 && reads <= 50, "{loads} loads, {reads} reads");
+        assert_eq!((acquires(), node.health().active, world.probe.runs("one")), (1, 1, 1));
+        // One load more is for the instance that woke the queue.
+        assert!(loads <= 2 && reads <= 200, "{loads} loads, {reads} reads");
         gate.open();
         assert_eq!(world.soon(handle.completion()).await.expect("done").n, 2);
         node.stop_clean().await;
@@ -125,6 +128,8 @@ on_each_store! {
                 };
                 let handle = a.begin::<Waits>(Data::default()).await;
                 world.soon_until(async || gate.arrived() == 1 || handle.status().await.is_err()).await;
+                // What is published on the node itself is not to be found by a hint that comes late.
+                a.means.queue.on(QueueCall::Enqueue).swallow();
                 let publisher = if from_other { &b } else { &a };
                 publisher.publish_event("go", "k", ()).await.expect("published");
                 settle().await;

@@ -4,8 +4,9 @@ use latchwork_core::{
     queue::{Delivery, QueueCapabilities, QueueDepth, QueueError, QueueKind, QueueProvider, Settle, Settlement, WorkItem},
 };
 use std::{
+    collections::VecDeque,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -49,6 +50,7 @@ pub struct Disorder(Arc<Mixed>);
 struct Mixed {
     copies: AtomicUsize,
     reverse: AtomicBool,
+    injected: Mutex<VecDeque<WorkItem>>,
 }
 
 impl Disorder {
@@ -60,6 +62,30 @@ impl Disorder {
     /// Hints that are taken together come last first.
     pub fn set_reverse(&self, reverse: bool) {
         self.0.reverse.store(reverse, Ordering::Relaxed);
+    }
+}
+
+impl Disorder {
+    /// Delivers these as well, before anything else, whatever the queue below has or holds back. A dequeue that waits already is not
+    /// woken by it.
+    pub fn inject(&self, items: impl IntoIterator<Item = WorkItem>) {
+        self.injected().extend(items);
+    }
+
+    /// How many of the injected hints were not delivered yet.
+    #[must_use]
+    pub fn left(&self) -> usize {
+        self.injected().len()
+    }
+
+    fn injected(&self) -> MutexGuard<'_, VecDeque<WorkItem>> {
+        self.0.injected.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_injected(&self, max: usize) -> Vec<Delivery> {
+        let mut injected = self.injected();
+        let take = max.min(injected.len());
+        injected.drain(..take).map(|item| Delivery::new(item, 1, Nothing)).collect()
     }
 }
 
@@ -126,6 +152,10 @@ impl<P: QueueProvider> QueueProvider for FaultyQueue<P> {
     async fn dequeue(&self, queue: QueueKind, max: usize, wait: Duration) -> Result<Vec<Delivery>, QueueError> {
         let failed = |fault| Self::error(fault, "dequeue");
         let answer = self.faults.before(QueueCall::Dequeue, "").await.map_err(failed)?;
+        let injected = self.disorder.take_injected(max);
+        if !injected.is_empty() {
+            return Ok(injected);
+        }
         let mut taken = self.inner.dequeue(queue, max, wait).await?;
         answer.after().await.map_err(failed)?;
         if self.disorder.0.reverse.load(Ordering::Relaxed) {
