@@ -10,7 +10,7 @@ use latchwork::{
     options::ProviderContext,
     prelude::*,
     queue::{QueueKind, QueueProvider, WorkItem},
-    queue_local::LocalQueue,
+    queue_local::{LocalQueue, LocalQueueOptions},
     queue_sqlite::SqliteQueue,
 };
 use std::{
@@ -22,7 +22,10 @@ use std::{
 const BATCH: usize = 64;
 
 pub(crate) async fn run(report: &mut Report, divide: usize) -> Result<()> {
-    throughput(report, "local", Arc::new(LocalQueue::new()), 500_000 / divide, None).await?;
+    let count = 500_000 / divide;
+    // Room for all: what a full queue drops would never come.
+    let local = LocalQueue::with_options(LocalQueueOptions::default().with_capacity(count))?;
+    throughput(report, "local", Arc::new(local), count, None).await?;
     let folder = tempfile::tempdir()?;
     let rows = raw::sqlite_rows(&folder.path().join("raw.db")).await?;
     let context = ProviderContext::new(Namespace::default(), "bench");
