@@ -1,5 +1,7 @@
 //! Bodies: what they are given, how they run beside each other, what they cost, and what reaches an instance while one runs long.
 
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by a panic")]
+
 #[macro_use]
 mod common;
 use common::*;

@@ -1,6 +1,8 @@
 //! Where features meet: failures beside running siblings, waits in bodies that fail, late branches over restarts, jumps into loops,
 //! data that another program wrote.
 
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by a panic")]
+
 #[macro_use]
 mod common;
 use common::*;

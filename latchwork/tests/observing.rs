@@ -1,5 +1,7 @@
 //! Spans, logs and metrics (A21).
 
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a test fails by a panic")]
+
 #[macro_use]
 mod common;
 use common::*;

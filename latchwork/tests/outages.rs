@@ -60,7 +60,7 @@ async fn all_loops_work(world: &World, node: &TestNode) {
 }
 
 on_each_store! {
-    /// K05. Plant the fault: in `Node::lock_instance`, go on without a guard after an error.
+    /// K05. Plant the fault: in `Node::lock_instance`, leave out `health.lock.fails`.
     async fn with_the_lock_service_down_nothing_starts_and_health_says_so(world: World) {
         let node = world.node().with(all).start().await;
         node.means.locks.on(LockCall::Acquire).fail(LockFault::Unavailable);
@@ -118,7 +118,7 @@ on_each_store! {
         node.stop_clean().await;
     }
 
-    /// Plant the fault: let a loop of `workflow-engine/src/node` return on an error.
+    /// Plant the fault: let `Node::poll` return on an error.
     async fn a_store_that_is_away_for_a_while_ends_nothing(world: World) {
         let node = world.node().with(all).start().await;
         let gate = world.probe.hold("one");
@@ -157,7 +157,7 @@ on_each_store! {
         node.stop_clean().await;
     }
 
-    /// What a provider must not do, it may do all the same. Plant the fault: in `Node::start`, spawn the loops as they are.
+    /// What a provider must not do, it may do all the same. Plant the fault: in `Node::keep_up`, begin no loop again.
     async fn a_provider_that_panics_ends_no_loop(world: World) {
         let node = world.node().with(all).start().await;
         for call in [StoreCall::Load, StoreCall::Runnable, StoreCall::ReadInbox, StoreCall::Commit] {

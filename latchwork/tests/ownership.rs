@@ -76,7 +76,7 @@ async fn hint(node: &TestNode, item: &WorkItem) {
 }
 
 on_each_store! {
-    /// K01, K02. Plant the fault: in `Burst::written`, go on after `Refused` as if nothing had happened.
+    /// K01, K02. Plant the fault: in `Burst::written`, take `Refused` for `Committed` with the stored revision.
     async fn nodes_that_lose_their_locks_without_knowing_end_as_one_node_would(world: World) {
         let nodes = two_nodes(&world, || Chain).await;
         let handle = nodes[0].begin::<Chain>(Data { items: vec![0, 0], ..Data::default() }).await;
@@ -109,7 +109,7 @@ on_each_store! {
         for node in nodes { node.stop_clean().await; }
     }
 
-    /// Plant the fault: in `Burst::written`, answer `Refused` with `None`.
+    /// Plant the fault: as above.
     async fn a_node_whose_checkpoint_is_refused_walks_away(world: World) {
         let [a, b] = two_nodes(&world, || Two).await;
         let gate = a.means.store.on(StoreCall::Commit).once().hold();
