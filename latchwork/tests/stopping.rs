@@ -48,7 +48,6 @@ workflow!(Blocks, |flow| {
 });
 
 on_each_store! {
-    /// Plant the fault: in `WorkflowHost::stop`, cancel `grace_is_over` at once.
     async fn a_running_body_finishes_within_the_grace(world: World) {
         let node = world.run(Sides).await;
         let gate = world.probe.hold("left");
