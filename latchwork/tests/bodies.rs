@@ -222,3 +222,20 @@ on_each_store! {
         for node in nodes { node.stop_clean().await; }
     }
 }
+
+on_each_store! {
+    async fn from_when_to_when_a_step_ran_can_be_read(world: World) {
+        let node = world.run(Seen).await;
+        let gate = world.probe.hold("slow");
+        let handle = node.begin::<Seen>(Data::default()).await;
+        world.soon(gate.reached(1)).await;
+        world.pass(Duration::from_secs(30)).await;
+        gate.open();
+        world.fly(handle.completion()).await.expect("done");
+        let history = handle.history(0, 100).await.expect("a history").items;
+        let slow = history.iter().find(|pointer| &*pointer.step == "slow").expect("its pointer");
+        let (started, ended) = slow.started.zip(slow.ended).expect("both times");
+        assert!((ended - started).num_seconds() >= 30, "from {started} to {ended}");
+        node.stop_clean().await;
+    }
+}

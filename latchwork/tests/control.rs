@@ -302,3 +302,28 @@ on_each_store! {
         node.stop_clean().await;
     }
 }
+
+workflow!(Gone, |flow| flow.wait_for("never", |_| "k".into()));
+workflow!(Other, |flow| flow.run("other", async |_, cx| step(cx).await));
+
+on_each_store! {
+    /// Contracts, section 3: suspend, resume and terminate need no definition.
+    async fn an_instance_whose_definition_is_gone_can_be_suspended_resumed_and_terminated(world: World) {
+        let node = world.run(Gone).await;
+        let id = node.begin::<Gone>(Data::default()).await.id().clone();
+        world.quiet().await;
+        node.stop_clean().await;
+        let node = world.run(Other).await;
+        let handle = node.instance(id);
+        let stands = async |status| world.fly_until(async || handle.status().await.expect("there") == status).await;
+        handle.suspend("its code is gone").await.expect("stored");
+        stands(WorkflowStatus::Suspended).await;
+        handle.resume().await.expect("stored");
+        stands(WorkflowStatus::Runnable).await;
+        handle.terminate("nobody can run it").await.expect("stored");
+        world.fly(handle.ended()).await.expect("ended");
+        let history = handle.history(0, 10).await.expect("a history").items;
+        assert!(history.iter().all(|pointer| !pointer.status.is_open()), "{history:?}");
+        node.stop_clean().await;
+    }
+}

@@ -167,7 +167,8 @@ on_each_store! {
         world.fly(handle.completion()).await.expect("done");
         assert!(world.clock.since(began) <= POLL * 3, "{:?}", world.clock.since(began));
         let taken = stranger.means.store.count(StoreCall::Load);
-        assert_eq!(taken, 0);
+        // At most one look for calls that need no definition, when the hint was offered to others three times.
+        assert!(taken <= 1, "{taken}");
         node.means.queue.clear();
         stranger.stop_clean().await;
         node.stop_clean().await;

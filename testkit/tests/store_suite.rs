@@ -463,7 +463,6 @@ async fn each_planted_fault_fails_the_case_that_is_about_it() {
         (Fault::LargeDataIsCut, "data_of_a_mebibyte_goes_round"),
         (Fault::TheRevisionIsIgnored, "a_refused_checkpoint_leaves_no_trace"),
         (Fault::TheRevisionIsIgnored, "of_fifty_racing_checkpoints_one_wins"),
-        (Fault::TheRevisionIsIgnored, "a_checkpoint_is_written_once_however_often_it_is_tried"),
         (Fault::ARefusalSendsItsMessages, "a_refused_checkpoint_leaves_no_trace"),
         (Fault::AConflictFailsItsNeighbours, "a_batch_answers_each_member_in_order"),
         (Fault::TheWriterIsNotStored, "a_fence_tells_what_became_of_a_checkpoint"),

@@ -22,7 +22,7 @@ use crate::{
 use changes::Changes;
 use flow::Task;
 use latchwork_core::{
-    clock::Timestamp,
+    clock::{self, Timestamp},
     hub::LifeCycleKind,
     store::{CheckpointId, InboxId, InstanceId, PointerId, Revision, SubscriptionId, WorkflowStatus},
 };
@@ -84,7 +84,7 @@ pub(crate) struct Instance {
 
 impl Instance {
     /// The body that can run next; it counts as running from now on.
-    pub(crate) fn next_ready(&mut self) -> Option<PointerId> {
+    pub(crate) fn next_ready(&mut self, now: Timestamp) -> Option<PointerId> {
         if self.status != WorkflowStatus::Runnable {
             return None;
         }
@@ -93,6 +93,8 @@ impl Instance {
                 && pointer.can_run()
             {
                 pointer.running = true;
+                // Stored with whatever the body leads to.
+                pointer.record.started = Some(clock::whole_micros(now));
                 self.running += 1;
                 return Some(id);
             }

@@ -120,7 +120,7 @@ impl<'a> Burst<'a> {
             }
             let may_start = !ended && !self.stopping && !self.must_yield();
             if may_start {
-                self.start_bodies();
+                self.start_bodies(now);
             }
             let can_start = may_start && self.instance.ready_count() > 0;
             let idle = !self.has_bodies() && !can_start;
@@ -175,10 +175,10 @@ impl<'a> Burst<'a> {
     }
 
     /// Starts the bodies that can run. One alone runs in the burst's own task; several run beside each other.
-    fn start_bodies(&mut self) {
+    fn start_bodies(&mut self, now: Timestamp) {
         let mut running = usize::from(self.inline.is_some()) + self.beside.len();
         while running < self.node.settings.max_concurrent_steps {
-            let Some(id) = self.instance.next_ready() else { break };
+            let Some(id) = self.instance.next_ready(now) else { break };
             let alone = running == 0 && self.instance.ready_count() == 0;
             match self.prepare(id) {
                 Ok((body, cx)) => {
@@ -191,10 +191,7 @@ impl<'a> Burst<'a> {
                     }
                     running += 1;
                 }
-                Err(error) => {
-                    let now = self.time.now();
-                    self.instance.body_ended(id, None, Err(error), now);
-                }
+                Err(error) => self.instance.body_ended(id, None, Err(error), now),
             }
         }
     }

@@ -2,8 +2,11 @@ use latchwork_core::{
     limits,
     store::{Checkpoint, CheckpointOutcome, PersistenceProvider, StoreError, StoreErrorKind},
 };
-use std::sync::Arc;
-use tokio::sync::{mpsc, oneshot};
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// Groups in flight at the same time: while the store writes one, the next is made ready.
@@ -14,8 +17,17 @@ const GROUPS: usize = 2;
 pub(crate) struct Committer {
     store: Arc<dyn PersistenceProvider>,
     /// `None`: the store has no use for groups.
-    queue: Option<mpsc::UnboundedSender<Job>>,
+    queue: Option<Queue>,
     closed: CancellationToken,
+}
+
+#[derive(Debug)]
+struct Queue {
+    jobs: mpsc::UnboundedSender<Job>,
+    /// Jobs that no group has taken yet.
+    waiting: Arc<AtomicUsize>,
+    /// One permit for each group in flight.
+    room: Arc<Semaphore>,
 }
 
 #[derive(Debug)]
@@ -31,8 +43,9 @@ impl Committer {
         let closed = CancellationToken::new();
         let queue = store.capabilities().group_commit.then(|| {
             // Bounded by the bursts: each has at most one checkpoint in flight.
-            let (queue, jobs) = mpsc::unbounded_channel();
-            tasks.spawn(write_groups(store.clone(), jobs, closed.clone()));
+            let (jobs, taken) = mpsc::unbounded_channel();
+            let queue = Queue { jobs, waiting: Arc::default(), room: Arc::new(Semaphore::new(GROUPS)) };
+            tasks.spawn(write_groups(store.clone(), taken, queue.waiting.clone(), queue.room.clone(), closed.clone()));
             queue
         });
         Self { store, queue, closed }
@@ -45,18 +58,27 @@ impl Committer {
 
     /// Writes a checkpoint; `None` when its lock was lost before it was handed over.
     pub(crate) async fn commit(&self, checkpoint: Arc<Checkpoint>, lost: &CancellationToken) -> Option<CheckpointOutcome> {
-        let Some(queue) = &self.queue else {
-            if lost.is_cancelled() {
-                return None;
-            }
-            let outcomes = self.store.commit(vec![checkpoint]).await;
-            return Some(outcomes.into_iter().next().unwrap_or_else(no_answer));
-        };
+        let Some(queue) = &self.queue else { return self.commit_alone(checkpoint, lost).await };
+        // With nobody waiting there is no group to wait for, and nothing to gain by a task in between.
+        if queue.waiting.load(Ordering::Relaxed) == 0
+            && let Ok(_room) = queue.room.try_acquire()
+        {
+            return self.commit_alone(checkpoint, lost).await;
+        }
         let (answer, answered) = oneshot::channel();
-        if queue.send(Job { checkpoint, lost: lost.clone(), answer }).is_err() {
+        queue.waiting.fetch_add(1, Ordering::Relaxed);
+        if queue.jobs.send(Job { checkpoint, lost: lost.clone(), answer }).is_err() {
             return Some(no_answer());
         }
         answered.await.unwrap_or_else(|_| Some(no_answer()))
+    }
+
+    async fn commit_alone(&self, checkpoint: Arc<Checkpoint>, lost: &CancellationToken) -> Option<CheckpointOutcome> {
+        if lost.is_cancelled() {
+            return None;
+        }
+        let outcomes = self.store.commit(vec![checkpoint]).await;
+        Some(outcomes.into_iter().next().unwrap_or_else(no_answer))
     }
 }
 
@@ -64,9 +86,14 @@ fn no_answer() -> CheckpointOutcome {
     CheckpointOutcome::Failed(StoreError::new(StoreErrorKind::Unavailable, "configured", "answer a checkpoint"))
 }
 
-async fn write_groups(store: Arc<dyn PersistenceProvider>, mut jobs: mpsc::UnboundedReceiver<Job>, closed: CancellationToken) {
+async fn write_groups(
+    store: Arc<dyn PersistenceProvider>,
+    mut jobs: mpsc::UnboundedReceiver<Job>,
+    waiting: Arc<AtomicUsize>,
+    room: Arc<Semaphore>,
+    closed: CancellationToken,
+) {
     let in_flight = TaskTracker::new();
-    let room = Arc::new(tokio::sync::Semaphore::new(GROUPS));
     let mut held_back = None;
     loop {
         let Ok(permit) = room.clone().acquire_owned().await else { break };
@@ -89,6 +116,7 @@ async fn write_groups(store: Arc<dyn PersistenceProvider>, mut jobs: mpsc::Unbou
             }
             group.push(job);
         }
+        waiting.fetch_sub(group.len(), Ordering::Relaxed);
         let store = store.clone();
         in_flight.spawn(async move {
             write_group(&*store, group).await;

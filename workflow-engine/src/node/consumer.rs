@@ -52,13 +52,14 @@ impl Node {
     async fn take(self: &Arc<Self>, delivery: Delivery) {
         let item = delivery.item();
         if self.registry.get(&item.definition, item.version).is_none() {
-            return self.leave_unknown(delivery);
+            return self.leave_unknown(delivery).await;
         }
         self.dispatch(item.clone(), Some(delivery)).await;
     }
 
-    /// A hint for a definition that this node does not know: offered to others for a while. The row stays due.
-    fn leave_unknown(self: &Arc<Self>, delivery: Delivery) {
+    /// A hint for a definition that this node does not know: offered to others for a while, then looked at for calls that need no
+    /// definition. The row stays due.
+    async fn leave_unknown(self: &Arc<Self>, delivery: Delivery) {
         let item = delivery.item().clone();
         if self.registry.report_once(&item.definition, item.version, "unknown") {
             tracing::warn!(
@@ -67,7 +68,11 @@ impl Node {
             );
         }
         metrics::counter!("latchwork.hints.unknown").increment(1);
-        if self.unknown_offers(&item) < 3 { delivery.nack_later(Duration::from_secs(1)) } else { delivery.ack_later() }
+        if self.unknown_offers(&item) < 3 {
+            delivery.nack_later(Duration::from_secs(1));
+        } else {
+            self.dispatch(item, Some(delivery)).await;
+        }
     }
 
     /// How often this hint was offered to others before. Counted per instance, forgotten when it reaches the limit.

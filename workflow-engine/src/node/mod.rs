@@ -5,6 +5,7 @@ mod burst;
 mod committer;
 mod completions;
 mod consumer;
+mod control;
 mod health;
 mod poller;
 mod registry;

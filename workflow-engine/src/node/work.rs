@@ -27,7 +27,7 @@ use tracing::Instrument;
 const CONTENDED_PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
 /// What becomes of a hint.
-enum Hint {
+pub(super) enum Hint {
     /// The store needs it no more.
     Done,
     /// It is to come again.
@@ -150,8 +150,9 @@ impl Node {
             return Hint::Done;
         };
         let Some(definition) = self.definition_of(&loaded.header) else {
+            let hint = self.control_only(loaded, &guard).await;
             self.release(guard).await;
-            return Hint::Done;
+            return hint;
         };
         let span = tracing::info_span!(
             "burst", node = %self.name, instance = %item.instance, definition = %item.definition, version = item.version

@@ -1,0 +1,85 @@
+//! Calls that need no definition: suspend, resume and terminate reach also an instance that no node can run any more.
+
+use super::{Node, work::Hint};
+use latchwork_core::{
+    clock,
+    hub::{LifeCycleEvent, LifeCycleKind},
+    lock::LockGuard,
+    store::{
+        Checkpoint, CheckpointId, CheckpointOutcome, Control, Due, HeaderUpdate, InboxMessage, LoadedInstance, PointerStatus,
+        WorkflowStatus,
+    },
+};
+use std::{sync::Arc, time::Duration};
+
+impl Node {
+    /// Applies what was asked of an instance whose definition is not here, as far as it concerns the header only. What it does not
+    /// touch is left for a node that has the definition.
+    pub(super) async fn control_only(&self, loaded: LoadedInstance, guard: &LockGuard) -> Hint {
+        let header = &loaded.header;
+        let (mut status, mut reason) = (header.status, header.reason.clone());
+        let (mut applied, mut happened) = (Vec::new(), Vec::new());
+        let has_failed_steps = loaded.pointers.iter().any(|pointer| pointer.status == PointerStatus::Failed);
+        for row in &loaded.inbox {
+            let InboxMessage::Control(control) = &row.message else { continue };
+            match control {
+                Control::Suspend { reason: why } if status == WorkflowStatus::Runnable => {
+                    (status, reason) = (WorkflowStatus::Suspended, why.clone());
+                    happened.push(LifeCycleKind::Suspended { reason: why.clone() });
+                }
+                Control::Resume if status == WorkflowStatus::Suspended && !has_failed_steps => {
+                    (status, reason) = (WorkflowStatus::Runnable, None);
+                    happened.push(LifeCycleKind::Resumed);
+                }
+                Control::Terminate { reason: why } => {
+                    (status, reason) = (WorkflowStatus::Terminated, why.clone());
+                    happened.push(LifeCycleKind::Terminated { reason: why.clone() });
+                }
+                Control::Suspend { .. } => {}
+                // To try steps again, and to hand over results, the definition is needed; and the order of the calls is kept.
+                Control::Resume | Control::RetryStep { .. } | Control::ActivityResult { .. } | Control::ChildEnded { .. } => {
+                    break;
+                }
+            }
+            applied.push(row.id);
+            if status.is_terminal() {
+                break;
+            }
+        }
+        if applied.is_empty() {
+            return Hint::Done;
+        }
+        let due = if status == WorkflowStatus::Runnable { Due::In(Duration::ZERO) } else { Due::Never };
+        let update = HeaderUpdate { status, reason, due, fault_count: header.fault_count };
+        let id = CheckpointId { burst: uuid::Uuid::now_v7().as_u128(), number: 1 };
+        let mut checkpoint = Checkpoint::new(header.id.clone(), id, header.revision, update);
+        checkpoint.applied = applied;
+        if status.is_terminal() {
+            checkpoint.pointers = loaded.pointers.clone();
+            for pointer in &mut checkpoint.pointers {
+                pointer.status = PointerStatus::Cancelled;
+                pointer.ended = Some(clock::whole_micros(loaded.now));
+                (pointer.due, pointer.state) = (None, None);
+            }
+        }
+        match self.committer.commit(Arc::new(checkpoint), &guard.lost_token()).await {
+            Some(CheckpointOutcome::Committed(committed)) => {
+                let event = |kind| {
+                    LifeCycleEvent::new(header.id.clone(), header.definition.clone(), header.version, committed.now, kind)
+                        .with_reference(header.reference.clone())
+                };
+                self.tell(happened.into_iter().map(event).collect()).await;
+                if status.is_terminal() {
+                    self.completions.ended(&header.id);
+                }
+                Hint::Done
+            }
+            Some(CheckpointOutcome::Refused { .. }) | None => Hint::Again(Duration::ZERO),
+            Some(CheckpointOutcome::Failed(error)) => {
+                tracing::warn!(instance = %header.id, %error, "what was asked of an instance was not written; it is tried again");
+                self.health.store.fails(&error);
+                Hint::Again(self.settings.error_retry_interval)
+            }
+        }
+    }
+}
