@@ -1,6 +1,6 @@
 //! What a body's end does to its instance.
 
-use super::{Instance, changes::StepOfCheckpoint, flow::values_as_items, guarded};
+use super::{Instance, changes::StepOfCheckpoint, flow::values_as_items};
 use crate::{
     body::ExecutionResult,
     definition::{ErasedBody, NodeKind},
@@ -100,32 +100,20 @@ impl Instance {
     /// Applies the outputs of a body that is done. Returns the checkpoint after which what follows can start.
     fn done(&mut self, id: PointerId, body: Option<Box<dyn ErasedBody>>) -> StepResult<u64> {
         let definition = self.definition.clone();
-        let Some(pointer) = self.pointers.get_mut(&id) else { return Ok(self.next_number) };
-        let NodeKind::Step(step) = &definition.node(pointer.node).kind else { return Ok(self.next_number) };
+        let Some(pointer) = self.pointers.get(&id) else { return Ok(self.next_number) };
+        let (node, after, items) = (pointer.node, pointer.after, pointer.items.clone());
+        let NodeKind::Step(step) = &definition.node(node).kind else { return Ok(self.next_number) };
         if let Some(mut body) = body.filter(|_| !step.outputs.is_empty()) {
-            let items = pointer.items.clone();
-            // What the data was is kept: an output that fails half-way must not leave half.
-            let before = self.data.clone();
-            (definition.data.unshare)(&mut self.data);
-            let data = &mut self.data;
-            let applied = guarded(|| {
-                let data = Arc::get_mut(data).ok_or_else(crate::data::wrong_type)?;
-                step.outputs.iter().try_for_each(|output| output(&mut *body, data, &items))
-            });
-            if let Err(error) = applied {
-                self.data = before;
-                return Err(error);
-            }
-            self.changes.data = true;
+            self.change_data(|data| step.outputs.iter().try_for_each(|output| output(&mut *body, data, &items)))?;
         }
-        self.happened.push(LifeCycleKind::StepCompleted { step: definition.node(pointer.node).name.clone() });
+        self.happened.push(LifeCycleKind::StepCompleted { step: definition.node(node).name.clone() });
         metrics::counter!("latchwork.step.completed").increment(1);
         match step.durability {
             Durability::Checkpoint => {
                 self.changes.durable = true;
                 Ok(self.next_number)
             }
-            Durability::Replayable => Ok(pointer.after),
+            Durability::Replayable => Ok(after),
         }
     }
 

@@ -1,6 +1,6 @@
 //! What others ask of an instance.
 
-use super::{Instance, guarded};
+use super::Instance;
 use crate::{definition::NodeKind, error::StepError};
 use latchwork_core::{
     clock::Timestamp,
@@ -52,23 +52,16 @@ impl Instance {
         let definition = self.definition.clone();
         match &definition.node(pointer.node).kind {
             NodeKind::Wait(wait) => {
+                let node = pointer.node;
                 if let Some(output) = &wait.output {
                     let items = pointer.items.clone();
-                    let before = self.data.clone();
-                    (definition.data.unshare)(&mut self.data);
-                    let data = &mut self.data;
-                    let applied = guarded(|| {
-                        let data = Arc::get_mut(data).ok_or_else(crate::data::wrong_type)?;
-                        output(&value, data, &items)
-                    });
+                    let applied = self.change_data(|data| output(&value, data, &items));
                     if let Err(error) = applied {
-                        self.data = before;
                         let error = format!("the event's data could not be taken over: {error}");
                         return self.give_up(id, &StepError::permanent(error), now);
                     }
-                    self.changes.data = true;
                 }
-                self.happened.push(LifeCycleKind::StepCompleted { step: definition.node(pointer.node).name.clone() });
+                self.happened.push(LifeCycleKind::StepCompleted { step: definition.node(node).name.clone() });
                 self.finish(id, after, now);
             }
             _ => {

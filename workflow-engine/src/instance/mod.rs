@@ -158,6 +158,19 @@ impl Instance {
         CheckpointId { burst: self.burst, number: self.next_number }
     }
 
+    /// Lets the user's code change the data. What the data was is kept: code that fails half-way must not leave half.
+    fn change_data(&mut self, change: impl FnOnce(&mut AnyData) -> StepResult<()>) -> StepResult<()> {
+        let before = self.data.clone();
+        (self.definition.data.unshare)(&mut self.data);
+        let data = &mut self.data;
+        let changed = guarded(|| change(Arc::get_mut(data).ok_or_else(crate::data::wrong_type)?));
+        match changed {
+            Ok(()) => self.changes.data = true,
+            Err(_) => self.data = before,
+        }
+        changed
+    }
+
     fn retry_of<'a>(&'a self, pointer: &Pointer) -> &'a Retry {
         let own = match &self.definition.node(pointer.node).kind {
             NodeKind::Step(step) => step.retry.as_ref(),
