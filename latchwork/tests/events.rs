@@ -267,7 +267,7 @@ on_each_store! {
         waiting(&world, handle.id(), 1).await;
         world.pass(MINUTE - Duration::from_secs(1)).await;
         let gate = node.means.store.on(StoreCall::Commit).hold();
-        world.clock.advance(Duration::from_secs(2));
+        world.clock.advance(Duration::from_secs(1));
         world.soon(gate.reached(1)).await;
         // The time-out is decided, and not committed.
         node.publish_event("tick", "k", "1").await.expect("published");

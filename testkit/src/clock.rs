@@ -18,9 +18,10 @@
 //! # }
 //! ```
 
+use chrono::TimeDelta;
 use latchwork_core::{
     async_trait,
-    clock::{Clock, Timestamp, add, between, whole_micros},
+    clock::{Clock, Timestamp, between, whole_micros},
 };
 use std::{
     collections::BTreeMap,
@@ -45,6 +46,7 @@ struct Inner {
 
 #[derive(Debug)]
 struct State {
+    /// To the nanosecond: cut at each advance, it would fall behind `elapsed`.
     wall: Timestamp,
     elapsed: Duration,
     /// By deadline and number.
@@ -84,7 +86,7 @@ impl VirtualClock {
         let mut state = self.state();
         let span = monotonic.saturating_sub(state.elapsed);
         state.elapsed += span;
-        state.wall = add(state.wall, span);
+        state.wall = exactly(state.wall, span);
         while let Some(first) = state.sleepers.first_entry().filter(|first| first.key().0 <= monotonic) {
             // A sleeper that is being dropped needs no waking.
             let _ = first.remove().send(());
@@ -113,14 +115,14 @@ impl VirtualClock {
     /// Sets the clock on the wall forward by this span. No time goes by, and nobody is woken.
     pub fn jump_forward(&self, span: Duration) {
         let mut state = self.state();
-        state.wall = add(state.wall, span);
+        state.wall = exactly(state.wall, span);
     }
 
     /// Sets the clock on the wall back by this span. No time goes by, and nobody is woken.
     pub fn jump_back(&self, span: Duration) {
         let mut state = self.state();
         // The sum saturates, so its distance is a span that can be subtracted.
-        let ahead = add(state.wall, span);
+        let ahead = exactly(state.wall, span);
         let distance = ahead - state.wall;
         state.wall = state.wall.checked_sub_signed(distance).unwrap_or(Timestamp::MIN_UTC);
     }
@@ -154,6 +156,12 @@ impl Default for VirtualClock {
     }
 }
 
+/// The sum, not cut to whole microseconds.
+fn exactly(time: Timestamp, span: Duration) -> Timestamp {
+    let span = TimeDelta::from_std(span).unwrap_or(TimeDelta::MAX);
+    time.checked_add_signed(span).unwrap_or(Timestamp::MAX_UTC)
+}
+
 /// A place among the sleepers, given up on drop.
 struct Place<'a> {
     clock: &'a VirtualClock,
@@ -172,7 +180,7 @@ impl Drop for Place<'_> {
 #[async_trait]
 impl Clock for VirtualClock {
     fn now(&self) -> Timestamp {
-        self.state().wall
+        whole_micros(self.state().wall)
     }
 
     fn monotonic(&self) -> Duration {
@@ -264,6 +272,17 @@ mod tests {
             output = future => Some(output),
             () = std::future::ready(()) => None,
         }
+    }
+
+    #[test]
+    fn the_wall_keeps_up_with_time_however_short_the_steps() {
+        let clock = VirtualClock::new();
+        let start = clock.now();
+        for _ in 0..30 {
+            clock.advance(SECOND / 30);
+        }
+        clock.advance_to(SECOND);
+        assert_eq!((clock.monotonic(), clock.since(start)), (SECOND, SECOND));
     }
 
     #[tokio::test]
