@@ -98,7 +98,7 @@ pub(crate) struct Instance {
     pub(crate) status: WorkflowStatus,
     reason: Option<Box<str>>,
     pub(crate) due: Option<Timestamp>,
-    fault_count: u32,
+    pub(crate) fault_count: u32,
     pub(crate) ended: Option<Timestamp>,
     pub(crate) revision: Revision,
     /// Means nothing before the first checkpoint.

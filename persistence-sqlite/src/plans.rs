@@ -118,6 +118,7 @@ async fn a_list_is_read_in_the_order_of_an_index() {
     let mut queries = vec![InstanceQuery::new()];
     queries.push(InstanceQuery::new().with_definition("order"));
     queries.push(InstanceQuery::new().with_reference("A-1"));
+    queries.push(InstanceQuery::new().with_faults(3));
     queries.push(InstanceQuery::new().with_business_key("A-1").with_definition("order"));
     for query in queries {
         let statement = query::statement(&query).0;

@@ -211,6 +211,11 @@ pub(crate) fn statement(query: &InstanceQuery) -> (String, Vec<Value>) {
     if let Some(before) = query.created_before {
         conditions.compare("i.created <", micros(before));
     }
+    if let Some(faults) = query.faults.filter(|faults| *faults > 0) {
+        // The first half lets `latchwork_instance_faults` be used.
+        conditions.and("i.fault_count > 0");
+        conditions.compare("i.fault_count >=", i64::from(faults));
+    }
     for filter in &query.attributes {
         conditions.attribute(filter);
     }

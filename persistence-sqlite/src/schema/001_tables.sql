@@ -32,6 +32,8 @@ CREATE INDEX latchwork_instance_shape ON latchwork_instance (definition, version
 CREATE UNIQUE INDEX latchwork_instance_key ON latchwork_instance (definition, business_key) WHERE business_key IS NOT NULL;
 CREATE INDEX latchwork_instance_reference ON latchwork_instance (reference, id) WHERE reference IS NOT NULL;
 CREATE INDEX latchwork_instance_parent ON latchwork_instance (parent, id) WHERE parent IS NOT NULL;
+-- Those that are stuck.
+CREATE INDEX latchwork_instance_faults ON latchwork_instance (id) WHERE fault_count > 0;
 -- What can be purged.
 CREATE INDEX latchwork_instance_ended ON latchwork_instance (ended) WHERE ended IS NOT NULL;
 

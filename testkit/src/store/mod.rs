@@ -161,6 +161,7 @@ macro_rules! store_conformance {
             times_are_whole_microseconds_of_one_clock
             capabilities_are_constant_and_the_same_for_all_nodes
             each_filter_selects_alone_and_with_others
+            instances_whose_bursts_failed_are_found
             attributes_compare_within_their_type
             a_list_is_paged_by_a_cursor_that_stays_good
             a_text_is_found_in_references_and_text_attributes

@@ -98,6 +98,8 @@ pub struct InstanceQuery {
     pub created_from: Option<Timestamp>,
     /// Created before.
     pub created_before: Option<Timestamp>,
+    /// With at least so many [bursts in a row that failed](InstanceHeader::fault_count); 0 as `None`.
+    pub faults: Option<u32>,
     /// Conditions on attributes.
     pub attributes: Vec<AttributeFilter>,
     /// This text stands in the reference or in a text attribute, compared byte by byte.
@@ -142,6 +144,13 @@ impl InstanceQuery {
     #[must_use]
     pub fn with_business_key(mut self, key: impl Into<String>) -> Self {
         self.business_key = Some(key.into());
+        self
+    }
+
+    /// Only those with at least so many [bursts in a row that failed](InstanceHeader::fault_count): the stuck ones.
+    #[must_use]
+    pub fn with_faults(mut self, at_least: u32) -> Self {
+        self.faults = Some(at_least);
         self
     }
 

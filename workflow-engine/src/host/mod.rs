@@ -85,6 +85,11 @@ impl WorkflowHost {
         InstanceHandle::new(self.clone(), id)
     }
 
+    /// An instance of this workflow by its id. Nothing is looked up yet, so that it is of this workflow is the caller's word.
+    pub fn workflow_instance<W: Workflow>(&self, id: InstanceId) -> WorkflowHandle<W> {
+        WorkflowHandle::new(self.instance(id))
+    }
+
     /// The instance of this workflow with this business key, if there is one.
     ///
     /// # Errors

@@ -120,8 +120,12 @@ impl Instance {
     }
 
     fn header_update(&mut self, now: Timestamp) -> HeaderUpdate {
-        let has_work = self.running > 0 || !self.ready.is_empty() || !self.blocked.is_empty();
+        let has_work = self.has_work();
         let due = match self.status {
+            WorkflowStatus::Runnable if has_work && let Some(until) = self.held_until.filter(|until| *until > now) => {
+                self.stored_due_has_come = false;
+                Due::At(clock::whole_micros(self.timers.first().map_or(until, |(due, _)| until.min(*due))))
+            }
             WorkflowStatus::Runnable if has_work && self.stored_due_has_come => Due::Keep,
             WorkflowStatus::Runnable if has_work => {
                 self.stored_due_has_come = true;

@@ -29,6 +29,7 @@ impl Instance {
             return;
         }
         pointer.record.attempts += 1;
+        self.forget_faults();
         self.changes.ended_steps.push(StepOfCheckpoint { pointer: id });
         let applied = result.and_then(|result| self.apply_result(id, body, result, now));
         if let Err(error) = applied {

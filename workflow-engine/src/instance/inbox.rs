@@ -95,6 +95,7 @@ impl Instance {
 
     /// Goes on, and tries failed steps again: this one, or all.
     fn resume(&mut self, only: Option<PointerId>) {
+        self.forget_faults();
         let failed: Vec<PointerId> = self
             .pointers
             .values()

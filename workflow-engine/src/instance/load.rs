@@ -45,6 +45,8 @@ impl Instance {
             created: header.created,
             revision: header.revision,
             fault_count: header.fault_count,
+            held_for: 0,
+            held_until: super::faults::held_until(header.fault_count, header.due, loaded.now),
             stored_due_has_come: header.due.is_some_and(|due| due <= loaded.now),
             rules,
             data,

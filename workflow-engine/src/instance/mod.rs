@@ -5,6 +5,7 @@
 
 mod changes;
 mod ended;
+mod faults;
 mod flow;
 mod inbox;
 mod load;
@@ -50,6 +51,10 @@ pub(crate) struct Instance {
     created: Timestamp,
     revision: Revision,
     fault_count: u32,
+    /// The checkpoint before which no body starts: it says that the burst before was cut short.
+    held_for: u64,
+    /// No body starts before: too many bursts in a row were cut short.
+    held_until: Option<Timestamp>,
     /// Whether the stored due time has come, so that it need not be written again while there is work.
     stored_due_has_come: bool,
     rules: Arc<Rules>,
@@ -85,7 +90,7 @@ pub(crate) struct Instance {
 impl Instance {
     /// The body that can run next; it counts as running from now on.
     pub(crate) fn next_ready(&mut self, now: Timestamp) -> Option<PointerId> {
-        if self.status != WorkflowStatus::Runnable {
+        if self.status != WorkflowStatus::Runnable || self.is_held(now) {
             return None;
         }
         while let Some(id) = self.ready.pop_front() {
@@ -103,8 +108,8 @@ impl Instance {
     }
 
     /// Bodies that could run now.
-    pub(crate) fn ready_count(&self) -> usize {
-        if self.status == WorkflowStatus::Runnable { self.ready.len() } else { 0 }
+    pub(crate) fn ready_count(&self, now: Timestamp) -> usize {
+        if self.status == WorkflowStatus::Runnable && !self.is_held(now) { self.ready.len() } else { 0 }
     }
 
     pub(crate) fn pointer(&self, id: PointerId) -> Option<&Pointer> {
@@ -120,7 +125,16 @@ impl Instance {
         if self.status != WorkflowStatus::Runnable {
             return None;
         }
-        self.timers.first().map(|(due, _)| *due)
+        let timer = self.timers.first().map(|(due, _)| *due);
+        match self.held_until.filter(|_| self.has_work()) {
+            Some(until) => Some(timer.map_or(until, |timer| timer.min(until))),
+            None => timer,
+        }
+    }
+
+    /// Whether bodies run or can run.
+    fn has_work(&self) -> bool {
+        self.running > 0 || !self.ready.is_empty() || !self.blocked.is_empty()
     }
 
     /// The steps whose bodies run.

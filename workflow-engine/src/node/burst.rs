@@ -105,9 +105,13 @@ impl<'a> Burst<'a> {
     }
 
     /// Runs until the burst has to end. Bodies may still be there then: see [`stop_bodies`](Self::stop_bodies).
-    pub(super) async fn run(&mut self, inbox: Vec<InboxRow>) -> BurstEnd {
+    pub(super) async fn run(&mut self, inbox: Vec<InboxRow>, suspect: bool) -> BurstEnd {
         let now = self.time.now();
         self.instance.apply_inbox(inbox, now);
+        if suspect {
+            self.instance.fire_timers(now);
+            self.instance.count_fault(now);
+        }
         loop {
             if self.lost.is_cancelled() {
                 return BurstEnd::Lost;
@@ -122,7 +126,7 @@ impl<'a> Burst<'a> {
             if may_start {
                 self.start_bodies(now);
             }
-            let can_start = may_start && self.instance.ready_count() > 0;
+            let can_start = may_start && self.instance.ready_count(now) > 0;
             let idle = !self.has_bodies() && !can_start;
             let due_to_write = self.instance.must_checkpoint() || (idle && self.instance.has_changes());
             if self.in_flight.is_none() && due_to_write && !(ended && self.has_bodies()) {
@@ -154,7 +158,7 @@ impl<'a> Burst<'a> {
         if self.stopping {
             return Some(BurstEnd::Stopped);
         }
-        if !may_start && self.instance.ready_count() > 0 {
+        if !may_start && self.instance.ready_count(self.time.now()) > 0 {
             return Some(BurstEnd::Yields);
         }
         if self.active.take_woken() && self.read_inbox().await {
@@ -179,7 +183,7 @@ impl<'a> Burst<'a> {
         let mut running = usize::from(self.inline.is_some()) + self.beside.len();
         while running < self.node.settings.max_concurrent_steps {
             let Some(id) = self.instance.next_ready(now) else { break };
-            let alone = running == 0 && self.instance.ready_count() == 0;
+            let alone = running == 0 && self.instance.ready_count(now) == 0;
             match self.prepare(id) {
                 Ok((body, cx)) => {
                     let run = run_body(id, body, cx);

@@ -54,7 +54,8 @@ impl Node {
         if self.registry.get(&item.definition, item.version).is_none() {
             return self.leave_unknown(delivery).await;
         }
-        self.dispatch(item.clone(), Some(delivery)).await;
+        let suspect = delivery.attempt() > 1;
+        self.dispatch(item.clone(), Some(delivery), suspect).await;
     }
 
     /// A hint for a definition that this node does not know: offered to others for a while, then looked at for calls that need no
@@ -71,7 +72,7 @@ impl Node {
         if self.unknown_offers(&item) < 3 {
             delivery.nack_later(Duration::from_secs(1));
         } else {
-            self.dispatch(item, Some(delivery)).await;
+            self.dispatch(item, Some(delivery), false).await;
         }
     }
 
@@ -87,8 +88,8 @@ impl Node {
         before
     }
 
-    /// Starts a burst for the hint, when there is room; or marks the one that runs.
-    async fn dispatch(self: &Arc<Self>, item: WorkItem, delivery: Option<Delivery>) {
+    /// Starts a burst for the hint, when there is room; or marks the one that runs. `suspect`: the burst before may have been cut short.
+    async fn dispatch(self: &Arc<Self>, item: WorkItem, delivery: Option<Delivery>, suspect: bool) {
         let Some(active) = self.active.begin(&item.instance) else {
             // The burst that runs holds a hint of its own until it has seen what this one is about.
             if let Some(delivery) = delivery {
@@ -103,14 +104,14 @@ impl Node {
             }
             return;
         };
-        self.tasks.spawn(self.clone().work(item, delivery, active, permit));
+        self.tasks.spawn(self.clone().work(item, delivery, suspect, active, permit));
     }
 
     /// Starts bursts for timers that come due, and for instances that this node wants to look at again.
     pub(super) async fn consume_wheel(self: Arc<Self>) {
         while self.room().await.is_some() {
             match self.wheel.pop(self.clock.monotonic()) {
-                Ok(item) => self.dispatch(item, None).await,
+                Ok(wake) => self.dispatch(wake.item, None, wake.suspect).await,
                 Err(deadline) => {
                     let wait = async {
                         match deadline {

@@ -105,7 +105,8 @@ impl Node {
             room -= own;
             let now = self.clock.monotonic();
             for item in overdue.drain(..own) {
-                self.wheel.insert(item, now);
+                // Its hint was lost, with its burst perhaps.
+                self.wheel.insert_suspect(item, now);
             }
             self.enqueue(&overdue).await;
             match page.items.last() {

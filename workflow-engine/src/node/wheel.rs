@@ -17,12 +17,30 @@ pub(crate) struct Wheel {
 struct State {
     /// One for each instance: the earliest.
     deadlines: HashMap<InstanceId, Duration>,
-    by_deadline: BTreeMap<(Duration, InstanceId), WorkItem>,
+    by_deadline: BTreeMap<(Duration, InstanceId), Wake>,
+}
+
+/// An instance to be looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wake {
+    pub(crate) item: WorkItem,
+    /// A burst of it may have been cut short: its hint was lost.
+    pub(crate) suspect: bool,
 }
 
 impl Wheel {
     /// Wakes the instance at `deadline`, or earlier when that was asked before.
     pub(crate) fn insert(&self, item: WorkItem, deadline: Duration) {
+        self.insert_wake(Wake { item, suspect: false }, deadline);
+    }
+
+    /// As [`insert`](Self::insert), for an instance whose last burst may have been cut short.
+    pub(crate) fn insert_suspect(&self, item: WorkItem, deadline: Duration) {
+        self.insert_wake(Wake { item, suspect: true }, deadline);
+    }
+
+    fn insert_wake(&self, wake: Wake, deadline: Duration) {
+        let Wake { item, .. } = &wake;
         let mut state = self.state();
         if let Some(known) = state.deadlines.get(&item.instance).copied() {
             if known <= deadline {
@@ -32,7 +50,7 @@ impl Wheel {
         }
         let is_first = state.by_deadline.first_key_value().is_none_or(|((first, _), _)| deadline < *first);
         state.deadlines.insert(item.instance.clone(), deadline);
-        state.by_deadline.insert((deadline, item.instance.clone()), item);
+        state.by_deadline.insert((deadline, item.instance.clone()), wake);
         drop(state);
         if is_first {
             self.changed.notify_one();
@@ -40,15 +58,15 @@ impl Wheel {
     }
 
     /// What has come due, or the deadline to wait for.
-    pub(crate) fn pop(&self, now: Duration) -> Result<WorkItem, Option<Duration>> {
+    pub(crate) fn pop(&self, now: Duration) -> Result<Wake, Option<Duration>> {
         let mut state = self.state();
         match state.by_deadline.first_key_value() {
             Some(((deadline, _), _)) if *deadline > now => Err(Some(*deadline)),
             None => Err(None),
             Some(_) => match state.by_deadline.pop_first() {
-                Some((_, item)) => {
-                    state.deadlines.remove(&item.instance);
-                    Ok(item)
+                Some((_, wake)) => {
+                    state.deadlines.remove(&wake.item.instance);
+                    Ok(wake)
                 }
                 None => Err(None),
             },
@@ -82,8 +100,8 @@ mod tests {
         wheel.insert(a.clone(), at(9));
         wheel.insert(b.clone(), at(4));
         assert_eq!(wheel.pop(at(2)), Err(Some(at(3))));
-        assert_eq!(wheel.pop(at(5)), Ok(a));
-        assert_eq!(wheel.pop(at(5)), Ok(b));
+        assert_eq!(wheel.pop(at(5)).map(|wake| wake.item), Ok(a));
+        assert_eq!(wheel.pop(at(5)).map(|wake| wake.item), Ok(b));
         assert_eq!(wheel.pop(at(9)), Err(None));
     }
 }

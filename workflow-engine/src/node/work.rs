@@ -40,14 +40,17 @@ impl Node {
         self: Arc<Self>,
         item: WorkItem,
         delivery: Option<Delivery>,
+        suspect: bool,
         active: Arc<Active>,
         permit: OwnedSemaphorePermit,
     ) {
+        let mut has_panicked = false;
         let hint = {
             // Also when the burst panics: an instance must not be barred from this node by a fault of the engine.
             let _over = Over { node: &self, item: &item, active: &active };
-            let worked = AssertUnwindSafe(self.work_on(&item, &active, permit)).catch_unwind().await;
+            let worked = AssertUnwindSafe(self.work_on(&item, suspect, &active, permit)).catch_unwind().await;
             worked.unwrap_or_else(|panic| {
+                has_panicked = true;
                 tracing::error!(instance = %item.instance, panic = panicked(&*panic).to_string(), "a burst panicked; it is tried again");
                 metrics::counter!("latchwork.burst.panics").increment(1);
                 Hint::Again(self.settings.error_retry_interval)
@@ -55,7 +58,8 @@ impl Node {
         };
         let Some(delivery) = delivery else {
             if let Hint::Again(delay) = hint {
-                self.wheel.insert(item, self.clock.monotonic().saturating_add(delay));
+                let deadline = self.clock.monotonic().saturating_add(delay);
+                if has_panicked { self.wheel.insert_suspect(item, deadline) } else { self.wheel.insert(item, deadline) }
             }
             return;
         };
@@ -65,8 +69,8 @@ impl Node {
         }
     }
 
-    async fn work_on(self: &Arc<Self>, item: &WorkItem, active: &Active, permit: OwnedSemaphorePermit) -> Hint {
-        let mut permit = Some(permit);
+    async fn work_on(self: &Arc<Self>, item: &WorkItem, suspect: bool, active: &Active, permit: OwnedSemaphorePermit) -> Hint {
+        let (mut permit, mut suspect) = (Some(permit), suspect);
         loop {
             let guard = match self.lock_instance(item, &mut permit).await {
                 Ok(guard) => guard,
@@ -74,7 +78,7 @@ impl Node {
             };
             // What is to be seen is seen by the load that follows.
             active.take_woken();
-            let hint = self.hold(item, active, guard).await;
+            let hint = self.hold(item, std::mem::take(&mut suspect), active, guard).await;
             match hint {
                 Hint::Done if !self.active.end(&item.instance, active) => {}
                 hint => return hint,
@@ -132,7 +136,7 @@ impl Node {
     }
 
     /// Loads the instance and runs it, under its lock.
-    async fn hold(self: &Arc<Self>, item: &WorkItem, active: &Active, guard: LockGuard) -> Hint {
+    async fn hold(self: &Arc<Self>, item: &WorkItem, suspect: bool, active: &Active, guard: LockGuard) -> Hint {
         let loaded = match self.store.load(&item.instance).await {
             Ok(loaded) => loaded,
             Err(error) => {
@@ -157,7 +161,7 @@ impl Node {
         let span = tracing::info_span!(
             "burst", node = %self.name, instance = %item.instance, definition = %item.definition, version = item.version
         );
-        self.burst(definition, loaded, item, active, guard).instrument(span).await
+        self.burst(definition, loaded, item, suspect, active, guard).instrument(span).await
     }
 
     /// The definition with the instance's own shape. An instance of another shape is left, and reported once.
@@ -181,6 +185,7 @@ impl Node {
         definition: Arc<Definition>,
         loaded: LoadedInstance,
         item: &WorkItem,
+        suspect: bool,
         active: &Active,
         guard: LockGuard,
     ) -> Hint {
@@ -199,7 +204,7 @@ impl Node {
             }
         };
         let mut burst = Burst::new(self.clone(), instance, active, &guard, time);
-        let end = burst.run(inbox).await;
+        let end = burst.run(inbox, suspect).await;
         burst.stop_bodies().await;
         let follow_ups = burst.take_follow_ups();
         let due = burst.next_due();

@@ -48,6 +48,22 @@ async fn sample(nodes: &Nodes) -> Result<Vec<NewInstance>, Stop> {
     Ok(new)
 }
 
+pub(in crate::store) async fn instances_whose_bursts_failed_are_found(nodes: &Nodes) -> Checked {
+    let mut owners = Vec::new();
+    for faults in [0, 1, 3, 4] {
+        let mut owner = Owner::new(&nodes.one).await?;
+        owner.set(HeaderUpdate { fault_count: faults, ..idle() }).await?;
+        owners.push(owner);
+    }
+    let ids = |from: usize| owners[from..].iter().map(|owner| owner.id.clone()).collect::<Vec<_>>();
+    check_eq!(found(nodes, &InstanceQuery::new().with_faults(1)).await?, ids(1), "at least one");
+    check_eq!(found(nodes, &InstanceQuery::new().with_faults(3)).await?, ids(2), "at least three");
+    check_eq!(found(nodes, &InstanceQuery::new().with_faults(0)).await?, ids(0), "none asked for is no condition");
+    owners[3].set(idle()).await?;
+    check_eq!(found(nodes, &InstanceQuery::new().with_faults(4)).await?, vec![], "it has got over it");
+    Ok(())
+}
+
 pub(in crate::store) async fn each_filter_selects_alone_and_with_others(nodes: &Nodes) -> Checked {
     use WorkflowStatus::{Complete, Runnable, Suspended, Terminated};
     let new = sample(nodes).await?;
