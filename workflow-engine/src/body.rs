@@ -1,12 +1,13 @@
 //! Step bodies: what users implement, what they are given, and what they answer.
 
+use crate::instance::ChildEnd;
 use crate::{
     data::Scope,
     error::{StepError, StepResult},
     services::{ServiceMissing, Services},
 };
 use chrono::{DateTime, Utc};
-use latchwork_core::store::{ActivityOutcome, InstanceId, PointerId};
+use latchwork_core::store::{ActivityOutcome, Encoded, InstanceId, PointerId};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use std::{
@@ -80,6 +81,23 @@ pub enum ExecutionResult {
         /// What [`StepContext::state`] gives in the next run.
         state: Option<Value>,
     },
+    /// Not done: start a workflow, and run again when it has ended. Made by [`sub_workflow`](crate::WorkflowBuilder::sub_workflow).
+    #[doc(hidden)]
+    StartChild(Box<ChildRequest>),
+}
+
+/// A workflow to be started and waited for.
+#[doc(hidden)]
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChildRequest(pub(crate) NewChild);
+
+/// See [`ChildRequest`].
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct NewChild {
+    pub(crate) definition: &'static str,
+    pub(crate) version: u32,
+    pub(crate) fingerprint: Arc<str>,
+    pub(crate) data: Encoded,
 }
 
 impl ExecutionResult {
@@ -164,6 +182,8 @@ pub struct StepContext {
     pub(crate) key: OnceLock<String>,
     pub(crate) attempt: u32,
     pub(crate) kept: Kept,
+    /// Of a body that can be told to end alone.
+    pub(crate) own_cancellation: Option<CancellationToken>,
 }
 
 /// What all bodies of a burst are given.
@@ -172,9 +192,14 @@ pub(crate) struct BurstContext {
     pub(crate) services: Arc<Services>,
     pub(crate) instance: InstanceId,
     pub(crate) fencing: Option<u64>,
+    /// The fingerprints of the host's workflows.
+    pub(crate) known: Arc<Known>,
     /// Fires when bodies should end early.
     pub(crate) cancellation: CancellationToken,
 }
+
+/// The fingerprints of workflows, by id and version.
+pub(crate) type Known = std::collections::HashMap<(Arc<str>, u32), Arc<str>>;
 
 /// What a pointer keeps for the next run of its body.
 #[derive(Clone, Debug, Default)]
@@ -182,6 +207,7 @@ pub(crate) struct Kept {
     pub(crate) state: Option<Arc<Value>>,
     pub(crate) event: Option<Arc<Value>>,
     pub(crate) activity: Option<Arc<ActivityOutcome>>,
+    pub(crate) child: Option<Arc<ChildEnd>>,
 }
 
 impl StepContext {
@@ -198,6 +224,10 @@ impl StepContext {
     #[must_use]
     pub fn idempotency_key(&self) -> &str {
         self.key.get_or_init(|| format!("{}/{}", self.burst.instance, self.pointer))
+    }
+
+    pub(crate) fn fingerprint_of(&self, definition: &str, version: u32) -> Option<Arc<str>> {
+        self.burst.known.get(&(definition.into(), version)).cloned()
     }
 
     /// The instance.
@@ -224,11 +254,12 @@ impl StepContext {
         self.burst.fencing
     }
 
-    /// Cancelled when the body should end early: the lock was lost, the instance was terminated, or the host stops and the grace
+    /// Cancelled when the body should end early: the step was [cancelled](crate::StepBuilder::cancel_when), another branch was
+    /// [first](crate::WorkflowBuilder::first_of), the lock was lost, the instance was terminated, or the host stops and the grace
     /// period is over. The body's future is dropped a little later.
     #[must_use]
     pub fn cancellation(&self) -> &CancellationToken {
-        &self.burst.cancellation
+        self.own_cancellation.as_ref().unwrap_or(&self.burst.cancellation)
     }
 
     /// What an earlier run of this body kept; `None` in the first.

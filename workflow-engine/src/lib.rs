@@ -2,6 +2,7 @@
 
 mod body;
 pub mod builder;
+mod cron;
 mod data;
 mod definition;
 mod error;
@@ -14,8 +15,9 @@ mod services;
 
 pub use body::{ExecutionResult, StepBody, StepContext, StepFn};
 pub use builder::*;
+pub use cron::{Cron, MissedTicks};
 pub use data::{AnyData, Each, Scope, WorkflowData};
-pub use definition::{Definition, DefinitionError, DefinitionProblem, ProblemKind, shape_difference};
+pub use definition::{AfterCancel, Definition, DefinitionError, DefinitionProblem, ProblemKind, shape_difference};
 pub use error::{StepError, StepResult};
 pub use host::{Completion, HostError, InstanceHandle, Start, StopReport, WorkflowHandle, WorkflowHost, WorkflowHostBuilder};
 pub use hub::LocalEventHub;

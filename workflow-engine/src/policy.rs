@@ -10,11 +10,21 @@ pub enum GivingUp {
     Suspend,
     /// The instance is terminated with the reason.
     Terminate,
+    /// What was done is undone: by the saga around the step, or, outside of sagas, by the step's own compensation.
+    Compensate,
+    /// The workflow goes on as if the step had done nothing; the error is kept.
+    Continue,
 }
 
 /// How often and when a failed step is tried again, and what happens when it has failed for good.
 ///
-/// The default: after 1 s, then doubling up to 60 s, with jitter; 10 tries in all; then the instance is suspended.
+/// The default: after 1 s, then doubling up to 60 s, with jitter; 10 tries in all. What comes then, when nothing else is said:
+///
+/// | the step stands | then |
+/// | --- | --- |
+/// | in a [saga](crate::WorkflowBuilder::saga) | the saga has failed: its steps are compensated |
+/// | outside, and has a compensation | the compensation runs, and the workflow goes on after the step |
+/// | outside, without one; or in a compensation | the instance is suspended with the reason; `retry_step` goes on |
 #[doc(alias = "OnError")]
 #[doc(alias = "WorkflowErrorHandling")]
 #[derive(Clone, Debug, PartialEq)]
@@ -25,7 +35,8 @@ pub struct Retry {
     pub(crate) longest: Duration,
     pub(crate) attempts: u32,
     pub(crate) jitter: bool,
-    pub(crate) giving_up: GivingUp,
+    /// `None`: as the place of the step says.
+    pub(crate) giving_up: Option<GivingUp>,
 }
 
 impl Default for Retry {
@@ -38,12 +49,12 @@ impl Retry {
     /// First after `first`, then doubling up to 60 s (or `first`, when that is longer), with jitter, 10 tries in all.
     pub fn exponential(first: Duration) -> Self {
         let longest = first.max(Duration::from_secs(60));
-        Self { first, factor: 2.0, longest, attempts: 10, jitter: true, giving_up: GivingUp::Suspend }
+        Self { first, factor: 2.0, longest, attempts: 10, jitter: true, giving_up: None }
     }
 
     /// Always after `interval`, 10 tries in all.
     pub fn fixed(interval: Duration) -> Self {
-        Self { first: interval, factor: 1.0, longest: interval, attempts: 10, jitter: false, giving_up: GivingUp::Suspend }
+        Self { first: interval, factor: 1.0, longest: interval, attempts: 10, jitter: false, giving_up: None }
     }
 
     /// Never: the first failure is for good.
@@ -75,15 +86,29 @@ impl Retry {
         self
     }
 
-    /// The instance is suspended when the step has failed for good. This is the default.
+    /// The instance is suspended when the step has failed for good, also in a saga.
     pub fn then_suspend(mut self) -> Self {
-        self.giving_up = GivingUp::Suspend;
+        self.giving_up = Some(GivingUp::Suspend);
         self
     }
 
-    /// The instance is terminated when the step has failed for good.
+    /// The instance is terminated when the step has failed for good, also in a saga, whose steps are not compensated then. Of a saga: when
+    /// it has failed for good and is compensated.
     pub fn then_terminate(mut self) -> Self {
-        self.giving_up = GivingUp::Terminate;
+        self.giving_up = Some(GivingUp::Terminate);
+        self
+    }
+
+    /// What was done is undone when the step has failed for good. This is the default in sagas, and of steps with a compensation.
+    pub fn then_compensate(mut self) -> Self {
+        self.giving_up = Some(GivingUp::Compensate);
+        self
+    }
+
+    /// The workflow goes on after the step when it has failed for good, as if it had done nothing; the error is kept. Of a saga: when it
+    /// has failed for good and is compensated.
+    pub fn then_continue(mut self) -> Self {
+        self.giving_up = Some(GivingUp::Continue);
         self
     }
 

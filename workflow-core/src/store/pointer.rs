@@ -17,6 +17,8 @@ pub enum PointerStatus {
     WaitingForActivity,
     /// Waits for the pointers below it.
     WaitingForChildren,
+    /// Waits for the end of another instance.
+    WaitingForInstance,
     /// Gave up; waits for `retry_step`.
     Failed,
     /// Done.
@@ -29,12 +31,13 @@ pub enum PointerStatus {
 
 impl PointerStatus {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Ready,
         Self::Sleeping,
         Self::WaitingForEvent,
         Self::WaitingForActivity,
         Self::WaitingForChildren,
+        Self::WaitingForInstance,
         Self::Failed,
         Self::Complete,
         Self::Cancelled,
@@ -50,6 +53,7 @@ impl PointerStatus {
             | Self::WaitingForEvent
             | Self::WaitingForActivity
             | Self::WaitingForChildren
+            | Self::WaitingForInstance
             | Self::Failed => true,
             Self::Complete | Self::Cancelled | Self::Compensated => false,
         }
@@ -64,6 +68,7 @@ impl PointerStatus {
             Self::WaitingForEvent => "waiting-for-event",
             Self::WaitingForActivity => "waiting-for-activity",
             Self::WaitingForChildren => "waiting-for-children",
+            Self::WaitingForInstance => "waiting-for-instance",
             Self::Failed => "failed",
             Self::Complete => "complete",
             Self::Cancelled => "cancelled",

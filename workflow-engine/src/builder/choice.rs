@@ -14,7 +14,7 @@ pub(super) fn add_branch<S: Scope, R>(
 ) -> usize {
     let block = nest(draft, describe);
     match draft.borrow_mut().kind_mut(node) {
-        Some(NodeKind::Choose { branches, .. } | NodeKind::Parallel { branches }) => {
+        Some(NodeKind::Choose { branches, .. } | NodeKind::Parallel { branches } | NodeKind::First { branches }) => {
             branches.push(block);
             branches.len() - 1
         }

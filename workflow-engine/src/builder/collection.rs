@@ -1,4 +1,8 @@
-use super::{WorkflowBuilder, choice::add_branch};
+use super::{
+    WorkflowBuilder,
+    choice::add_branch,
+    handle::{Handle, cancel_method},
+};
 use crate::{
     data::Scope,
     definition::{NodeIndex, NodeKind, ProblemKind, SharedDraft},
@@ -9,21 +13,23 @@ use std::{collections::HashSet, fmt, marker::PhantomData, panic::Location};
 pub(crate) const WINDOW: usize = 16;
 
 /// A [`for_each`](WorkflowBuilder::for_each), of which can be said how many items run at a time.
-pub struct ForEachBuilder {
-    draft: SharedDraft,
-    node: NodeIndex,
+pub struct ForEachBuilder<S> {
+    step: Handle,
+    scope: PhantomData<fn() -> S>,
 }
 
-impl fmt::Debug for ForEachBuilder {
+impl<S> fmt::Debug for ForEachBuilder<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ForEachBuilder").field("node", &self.node).finish_non_exhaustive()
+        f.debug_struct("ForEachBuilder").field("node", &self.step.node).finish_non_exhaustive()
     }
 }
 
-impl ForEachBuilder {
+impl<S: Scope> ForEachBuilder<S> {
     pub(super) fn new(draft: SharedDraft, node: NodeIndex) -> Self {
-        Self { draft, node }
+        Self { step: Handle { draft, node }, scope: PhantomData }
     }
+
+    cancel_method!();
 
     /// One item after the other, in their order.
     pub fn sequential(self) -> Self {
@@ -32,14 +38,14 @@ impl ForEachBuilder {
 
     /// At most so many items at a time, at least 1. The default is 16.
     pub fn at_most(self, items: usize) -> Self {
-        if let Some(NodeKind::ForEach { window, .. }) = self.draft.borrow_mut().kind_mut(self.node) {
+        if let Some(NodeKind::ForEach { window, .. }) = self.step.draft.borrow_mut().kind_mut(self.step.node) {
             *window = items.max(1);
         }
         self
     }
 }
 
-/// The branches of a [`parallel`](WorkflowBuilder::parallel).
+/// The branches of a [`parallel`](WorkflowBuilder::parallel) or a [`first_of`](WorkflowBuilder::first_of).
 pub struct Branches<S> {
     draft: SharedDraft,
     node: NodeIndex,
@@ -69,4 +75,25 @@ impl<S: Scope> Branches<S> {
             draft.found(self.node, at, ProblemKind::DuplicateBranch { branch: name.to_owned() });
         }
     }
+}
+
+/// Steps that belong together: a [`group`](WorkflowBuilder::group), a [`parallel`](WorkflowBuilder::parallel), a
+/// [`first_of`](WorkflowBuilder::first_of) or a [`schedule`](WorkflowBuilder::schedule).
+pub struct GroupBuilder<S> {
+    step: Handle,
+    scope: PhantomData<fn() -> S>,
+}
+
+impl<S> fmt::Debug for GroupBuilder<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GroupBuilder").field("node", &self.step.node).finish_non_exhaustive()
+    }
+}
+
+impl<S: Scope> GroupBuilder<S> {
+    pub(super) fn new(draft: SharedDraft, node: NodeIndex) -> Self {
+        Self { step: Handle { draft, node }, scope: PhantomData }
+    }
+
+    cancel_method!();
 }

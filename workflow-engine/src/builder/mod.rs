@@ -30,27 +30,39 @@
 //! # Ok::<_, latchwork_engine::DefinitionError>(())
 //! ```
 
+mod activity;
 mod choice;
 mod collection;
+mod handle;
+mod saga;
+mod side;
 mod step;
 #[cfg(test)]
 mod tests;
 mod wait;
 
+pub use activity::{ActivityBuilder, ActivityFailed, SubWorkflowBuilder, SubWorkflowFailed};
 pub use choice::{DecideBuilder, WhenBuilder};
 pub(crate) use collection::WINDOW;
-pub use collection::{Branches, ForEachBuilder};
+pub use collection::{Branches, ForEachBuilder, GroupBuilder};
+pub use saga::SagaBuilder;
+pub use side::RecurBuilder;
 pub use step::{RunBuilder, StepBuilder};
 pub use wait::WaitBuilder;
 
 use crate::{
     body::{StepBody, StepContext, StepFn},
+    cron::Cron,
     data::{AnyData, DataType, Each, Items, Scope, WorkflowData, view},
-    definition::{BlockIndex, Definition, DefinitionError, Draft, NodeIndex, NodeKind, SharedDraft, SpanOf, Target, finish},
+    definition::{
+        BlockIndex, Definition, DefinitionError, Draft, NodeIndex, NodeKind, ProblemKind, RecurNode, SagaNode, SharedDraft,
+        SpanOf, Target, Ticks, finish,
+    },
     error::StepResult,
-    policy::Retry,
+    policy::{Durability, Retry},
     services::{ServiceMissing, Services},
 };
+use serde::Serialize;
 use std::{fmt, marker::PhantomData, panic::Location, sync::Arc, time::Duration};
 
 /// A workflow: its data, its identity, and the steps it is made of.
@@ -259,7 +271,7 @@ impl<S: Scope> WorkflowBuilder<S> {
         name: &str,
         items: impl Fn(S::View<'_>) -> Vec<I> + Send + Sync + 'static,
         body: impl FnOnce(&mut WorkflowBuilder<Each<S, I>>) -> R,
-    ) -> ForEachBuilder {
+    ) -> ForEachBuilder<S> {
         let items = Box::new(move |data: &AnyData, around: &Items| {
             Ok(items(view::<S>(data, around)?).into_iter().map(|item| Arc::new(item) as Arc<AnyData>).collect())
         });
@@ -282,9 +294,210 @@ impl<S: Scope> WorkflowBuilder<S> {
     /// ```
     #[track_caller]
     #[doc(alias = "Parallel")]
-    pub fn parallel<R>(&mut self, name: &str, branches: impl FnOnce(&mut Branches<S>) -> R) {
+    pub fn parallel<R>(&mut self, name: &str, branches: impl FnOnce(&mut Branches<S>) -> R) -> GroupBuilder<S> {
         let node = self.add(Some(name), NodeKind::Parallel { branches: Vec::new() });
         branches(&mut Branches::new(self.draft.clone(), node));
+        GroupBuilder::new(self.draft.clone(), node)
+    }
+
+    /// Runs branches at the same time until the first of them ends; the others are given up: what waits or sleeps in them is cancelled, and
+    /// bodies that run are [told](StepContext::cancellation) to end, and dropped a little later. What they have done stays.
+    ///
+    /// ```
+    /// # use latchwork_engine::*;
+    /// # use std::time::Duration;
+    /// # #[derive(Clone, serde::Serialize, serde::Deserialize)] struct Offer { id: String, accepted: bool, reminded: u32 }
+    /// # fn steps(flow: &mut WorkflowBuilder<Offer>) {
+    /// flow.first_of("answer", |race| {
+    ///     race.branch("accepted", |b| b.wait_for("accepted", |offer| offer.id.clone()).output(|(), offer| offer.accepted = true));
+    ///     race.branch("declined", |b| b.wait_for("declined", |offer| offer.id.clone()));
+    ///     race.branch("expired", |b| b.delay("a week", Duration::from_hours(7 * 24)));
+    /// });
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn first_of<R>(&mut self, name: &str, branches: impl FnOnce(&mut Branches<S>) -> R) -> GroupBuilder<S> {
+        let node = self.add(Some(name), NodeKind::First { branches: Vec::new() });
+        branches(&mut Branches::new(self.draft.clone(), node));
+        GroupBuilder::new(self.draft.clone(), node)
+    }
+
+    /// Steps that belong together, for example to be [cancelled](GroupBuilder::cancel_when) together.
+    #[track_caller]
+    pub fn group<R>(&mut self, name: &str, steps: impl FnOnce(&mut WorkflowBuilder<S>) -> R) -> GroupBuilder<S> {
+        let body = nest(&self.draft, steps);
+        let node = self.add(Some(name), NodeKind::Group { body });
+        GroupBuilder::new(self.draft.clone(), node)
+    }
+
+    /// Steps that are undone when one of them fails for good: the compensations of those that have run, the failed one's too, run in reverse
+    /// order, one after the other, each once, also over crashes. Then the saga is tried again, or has failed for good; see
+    /// [`SagaBuilder`].
+    ///
+    /// Steps that have no [compensation](StepBuilder::compensate_with) are left as they are. What else runs in the saga at the time comes
+    /// to its end first; what waits or sleeps is cancelled. Sagas can be nested: what an inner one has done is undone with the outer one.
+    /// A compensation has tries of its own; when they are used up the instance is suspended, with the reason, and
+    /// [`retry_step`](crate::InstanceHandle::retry_step) goes on.
+    ///
+    /// ```
+    /// # use latchwork_engine::*;
+    /// # use std::time::Duration;
+    /// # #[derive(Clone, serde::Serialize, serde::Deserialize)] struct Order { reserved: bool, paid: bool }
+    /// # async fn step(_: &Order, _: &StepContext) -> StepResult<()> { Ok(()) }
+    /// # #[derive(Default)] struct ReserveStock; #[derive(Default)] struct ReleaseStock { reserved: bool }
+    /// # impl StepBody for ReserveStock { async fn run(&mut self, _: &StepContext) -> StepResult { Ok(ExecutionResult::next()) } }
+    /// # impl StepBody for ReleaseStock { async fn run(&mut self, _: &StepContext) -> StepResult { Ok(ExecutionResult::next()) } }
+    /// # fn steps(flow: &mut WorkflowBuilder<Order>) {
+    /// flow.saga("fulfil", |saga| {
+    ///     saga.step::<ReserveStock>("reserve stock")
+    ///         .output(|_step, order| order.reserved = true)
+    ///         .compensate_with::<ReleaseStock>(|step, order| step.reserved = order.reserved);
+    ///     saga.run("charge", step)
+    ///         .on_error(Retry::exponential(Duration::from_secs(1)).max_attempts(5))
+    ///         .compensate(async |_order, _cx| Ok(println!("refunded")));
+    /// });
+    /// # }
+    /// ```
+    #[track_caller]
+    #[doc(alias = "Saga")]
+    pub fn saga<R>(&mut self, name: &str, steps: impl FnOnce(&mut WorkflowBuilder<S>) -> R) -> SagaBuilder<S> {
+        let body = nest(&self.draft, steps);
+        let node = self.add(Some(name), NodeKind::Saga(SagaNode { body, retry: None }));
+        SagaBuilder::new(self.draft.clone(), node)
+    }
+
+    /// Runs a branch after this time, while the workflow goes on. The workflow, or the branch around, ends when both have.
+    ///
+    /// ```
+    /// # use latchwork_engine::*;
+    /// # use std::time::Duration;
+    /// # async fn step(_: &u32, _: &StepContext) -> StepResult<()> { Ok(()) }
+    /// # fn steps(flow: &mut WorkflowBuilder<u32>) {
+    /// flow.schedule("reminder", Duration::from_hours(24), |later| later.run("remind", step));
+    /// flow.run("ask", step);
+    /// # }
+    /// ```
+    #[track_caller]
+    #[doc(alias = "Schedule")]
+    pub fn schedule<R>(
+        &mut self,
+        name: &str,
+        span: Duration,
+        branch: impl FnOnce(&mut WorkflowBuilder<S>) -> R,
+    ) -> GroupBuilder<S> {
+        let body = nest(&self.draft, branch);
+        let node = self.add(Some(name), NodeKind::Schedule { span: Box::new(move |_, _| Ok(span)), body });
+        GroupBuilder::new(self.draft.clone(), node)
+    }
+
+    /// Runs a branch now and again, so long after the end of each round, while the workflow goes on; until [it is
+    /// over](RecurBuilder::until). The workflow, or the branch around, ends when both have.
+    ///
+    /// ```
+    /// # use latchwork_engine::*;
+    /// # use std::time::Duration;
+    /// # #[derive(Clone, serde::Serialize, serde::Deserialize)] struct Order { id: String, paid: bool }
+    /// # async fn remind(_: &Order, _: &StepContext) -> StepResult<()> { Ok(()) }
+    /// # fn steps(flow: &mut WorkflowBuilder<Order>) {
+    /// flow.recur("reminders", Duration::from_hours(24), |again| again.run("remind", remind)).until(|order| order.paid);
+    /// flow.wait_for("paid", |order| order.id.clone()).output(|(), order| order.paid = true);
+    /// # }
+    /// ```
+    #[track_caller]
+    #[doc(alias = "Recur")]
+    pub fn recur<R>(
+        &mut self,
+        name: &str,
+        every: Duration,
+        branch: impl FnOnce(&mut WorkflowBuilder<S>) -> R,
+    ) -> RecurBuilder<S> {
+        self.add_recur(name, Ticks::Every(Box::new(move |_, _| Ok(every))), branch)
+    }
+
+    /// Runs a branch at times of a calendar, while the workflow goes on; until [it is over](RecurBuilder::until). The workflow, or the branch
+    /// around, ends when both have.
+    ///
+    /// ```
+    /// # use latchwork_engine::*;
+    /// # async fn report(_: &bool, _: &StepContext) -> StepResult<()> { Ok(()) }
+    /// # fn steps(flow: &mut WorkflowBuilder<bool>) {
+    /// flow.recur_cron("mornings", Cron::new("0 9 * * MON-FRI").in_zone("Europe/Berlin"), |each| each.run("report", report))
+    ///     .until(|is_closed| *is_closed);
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn recur_cron<R>(
+        &mut self,
+        name: &str,
+        times: Cron,
+        branch: impl FnOnce(&mut WorkflowBuilder<S>) -> R,
+    ) -> RecurBuilder<S> {
+        let problem = times.problem().map(str::to_owned);
+        let recur = self.add_recur(name, Ticks::Cron(Box::new(times)), branch);
+        if let Some(reason) = problem {
+            recur.found(ProblemKind::BadCron { reason });
+        }
+        recur
+    }
+
+    #[track_caller]
+    fn add_recur<R>(&mut self, name: &str, ticks: Ticks, branch: impl FnOnce(&mut WorkflowBuilder<S>) -> R) -> RecurBuilder<S> {
+        let body = nest(&self.draft, branch);
+        let node = self.add(Some(name), NodeKind::Recur(RecurNode { ticks, until: None, body }));
+        RecurBuilder::new(self.draft.clone(), node)
+    }
+
+    /// Has an external worker do something, and waits for the result. Workers ask for it [by its
+    /// name](crate::WorkflowHost::claim_activity), with these parameters. The step is named `activity {name}`, unless it is
+    /// [named](ActivityBuilder::named).
+    ///
+    /// ```
+    /// # use latchwork_engine::*;
+    /// # #[derive(Clone, serde::Serialize, serde::Deserialize)] struct Loan { amount: u32, approved: bool }
+    /// # fn steps(flow: &mut WorkflowBuilder<Loan>) {
+    /// flow.activity("approve loan", |loan| loan.amount).output(|approved: bool, loan| loan.approved = approved);
+    /// # }
+    /// ```
+    #[track_caller]
+    #[doc(alias = "Activity")]
+    pub fn activity<P: Serialize>(
+        &mut self,
+        activity: &str,
+        parameters: impl Fn(S::View<'_>) -> P + Send + Sync + 'static,
+    ) -> ActivityBuilder<S> {
+        let node = self.add(Some(&format!("activity {activity}")), activity::step::<S, P>(activity, parameters));
+        ActivityBuilder::new(self.draft.clone(), node)
+    }
+
+    /// Starts another workflow, and waits for its end. It is started together with the checkpoint that says so, once; when this step ends
+    /// first, because it is cancelled or the instance ends, it is terminated. The workflow must be registered on the same host.
+    ///
+    /// ```
+    /// # use latchwork_engine::*;
+    /// # async fn step(_: &u32, _: &StepContext) -> StepResult<u32> { Ok(1) }
+    /// struct Deliver;
+    ///
+    /// impl Workflow for Deliver {
+    ///     type Data = u32;
+    ///     const ID: &'static str = "deliver";
+    ///     fn build(&self, flow: &mut WorkflowBuilder<u32>) {
+    ///         flow.run("count parcels", step).output(|parcels, data| *data = parcels);
+    ///     }
+    /// }
+    ///
+    /// # #[derive(Clone, serde::Serialize, serde::Deserialize)] struct Order { lines: u32, parcels: u32 }
+    /// # fn steps(flow: &mut WorkflowBuilder<Order>) {
+    /// flow.sub_workflow::<Deliver>("deliver", |order| order.lines).output(|parcels, order| order.parcels = parcels);
+    /// # }
+    /// ```
+    #[track_caller]
+    pub fn sub_workflow<W: Workflow>(
+        &mut self,
+        name: &str,
+        data: impl Fn(S::View<'_>) -> W::Data + Send + Sync + 'static,
+    ) -> SubWorkflowBuilder<S, W> {
+        let node = self.add(Some(name), activity::sub_workflow::<S, W>(data));
+        SubWorkflowBuilder::new(self.draft.clone(), node)
     }
 
     /// Does nothing for this time.
@@ -358,6 +571,17 @@ impl<S: Scope> WorkflowBuilder<S> {
     #[doc(alias = "EndWorkflow")]
     pub fn end(&mut self) {
         self.add(None, NodeKind::End);
+    }
+
+    /// Which work the completion of a step is worth that says [nothing else](StepBuilder::replayable). Stands for the whole workflow, wherever
+    /// it is called; the last call counts. Default: a checkpoint after each step.
+    pub fn default_durability(&mut self, durability: Durability) {
+        self.draft.borrow_mut().durability = durability;
+    }
+
+    /// What the workflow is for, in words. No part of its shape.
+    pub fn description(&mut self, text: impl Into<String>) {
+        self.draft.borrow_mut().description = Some(text.into());
     }
 
     /// What happens when a step fails that has no [policy of its own](StepBuilder::on_error). Stands for the whole workflow, wherever it is

@@ -1,21 +1,19 @@
-use super::{WorkflowBuilder, nest};
+use super::{
+    WorkflowBuilder,
+    handle::{Handle, cancel_method, compensation_methods, durability_methods, policy_methods},
+    nest,
+};
 use crate::{
     body::{ExecutionResult, StepBody, StepContext, StepFn},
     data::{AnyData, Each, Items, Scope, WorkflowData, view, wrong_type},
-    definition::{BoxFuture, ErasedBody, Input, NodeIndex, NodeKind, Output, ProblemKind, SharedDraft, StepNode},
+    definition::{BoxFuture, ErasedBody, Input, NodeIndex, NodeKind, OutcomeTest, Output, ProblemKind, SharedDraft, StepNode},
     error::StepResult,
-    policy::{Durability, Retry},
+    policy::Durability,
     services::{ServiceMissing, Services},
 };
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use std::{
-    any::{Any, TypeId, type_name},
-    fmt,
-    marker::PhantomData,
-    panic::Location,
-    sync::Arc,
-};
+use std::{any::Any, fmt, marker::PhantomData, panic::Location, sync::Arc};
 
 /// A user's body.
 struct Body<B>(B);
@@ -53,7 +51,7 @@ where
     }
 }
 
-fn plain(
+pub(super) fn plain(
     make: impl Fn(&Services) -> Result<Box<dyn ErasedBody>, ServiceMissing> + Send + Sync + 'static,
     inputs: Vec<Input>,
 ) -> NodeKind {
@@ -62,9 +60,11 @@ fn plain(
         inputs,
         outputs: Vec::new(),
         retry: None,
-        durability: Durability::default(),
+        durability: None,
         outcomes: Vec::new(),
         each: None,
+        calls: None,
+        transactional: false,
     })
 }
 
@@ -95,29 +95,7 @@ where
     (plain(make, vec![see]), |body| body.downcast_mut::<RunBody<S, F, R>>()?.result.take())
 }
 
-/// What the builders of both kinds of steps do to the node.
-struct Handle {
-    draft: SharedDraft,
-    node: NodeIndex,
-}
-
-impl Handle {
-    fn change(&self, change: impl FnOnce(&mut StepNode)) {
-        if let Some(NodeKind::Step(step)) = self.draft.borrow_mut().kind_mut(self.node) {
-            change(step);
-        }
-    }
-
-    fn add_output(&self, output: Output) {
-        self.change(|step| step.outputs.push(output));
-    }
-
-    fn needs<T: 'static>(&self) {
-        self.draft.borrow_mut().needs.push((self.node, TypeId::of::<T>(), type_name::<T>()));
-    }
-}
-
-fn innermost<I: 'static>(items: &Items) -> StepResult<&I> {
+pub(super) fn innermost<I: 'static>(items: &Items) -> StepResult<&I> {
     items.last().and_then(|item| item.downcast_ref()).ok_or_else(wrong_type)
 }
 
@@ -173,24 +151,10 @@ impl<S: Scope, B: StepBody> StepBuilder<S, B> {
         self
     }
 
-    /// What happens when the step fails, in place of the workflow's or the host's [default](WorkflowBuilder::default_error_policy).
-    #[doc(alias = "OnError")]
-    pub fn on_error(self, retry: Retry) -> Self {
-        self.step.change(|step| step.retry = Some(retry));
-        self
-    }
-
-    /// The step is cheap and without effects: it needs no checkpoint of its own; see [`Durability::Replayable`].
-    pub fn replayable(self) -> Self {
-        self.step.change(|step| step.durability = Durability::Replayable);
-        self
-    }
-
-    /// The body asks for this service: a host without it does not start.
-    pub fn needs<T: Send + Sync + 'static>(self) -> Self {
-        self.step.needs::<T>();
-        self
-    }
+    cancel_method!();
+    policy_methods!();
+    compensation_methods!();
+    durability_methods!();
 
     /// The branch to run when the body answers with [this outcome](ExecutionResult::outcome). With another outcome, or none, the workflow
     /// goes on after the step.
@@ -213,10 +177,10 @@ impl<S: Scope, B: StepBody> StepBuilder<S, B> {
             Ok(value) => {
                 let mut twice = None;
                 self.step.change(|step| {
-                    if step.outcomes.iter().any(|(other, _)| *other == value) {
+                    if step.outcomes.iter().any(|(other, _)| matches!(other, OutcomeTest::Value(other) if *other == value)) {
                         twice = Some(ProblemKind::OutcomeTwice { value: value.to_string() });
                     }
-                    step.outcomes.push((value, block));
+                    step.outcomes.push((OutcomeTest::Value(value), block));
                 });
                 twice
             }
@@ -224,6 +188,28 @@ impl<S: Scope, B: StepBody> StepBuilder<S, B> {
         if let Some(kind) = found {
             self.step.draft.borrow_mut().found(self.step.node, at, kind);
         }
+        self
+    }
+
+    /// The branch to run when the outcome, read as a `T`, passes this test. Branches are asked in the order in which they were added; the
+    /// first that fits runs. An outcome that is no `T` does not fit.
+    ///
+    /// ```
+    /// # use latchwork_engine::*;
+    /// # #[derive(Default)] struct Score;
+    /// # impl StepBody for Score { async fn run(&mut self, _: &StepContext) -> StepResult { ExecutionResult::outcome(72) } }
+    /// # fn steps(flow: &mut WorkflowBuilder<u32>) {
+    /// flow.step::<Score>("score").outcome_if(|score: &u32| *score < 50, |low| low.end());
+    /// # }
+    /// ```
+    pub fn outcome_if<T: DeserializeOwned, R>(
+        self,
+        test: impl Fn(&T) -> bool + Send + Sync + 'static,
+        branch: impl FnOnce(&mut WorkflowBuilder<S>) -> R,
+    ) -> Self {
+        let block = nest(&self.step.draft, branch);
+        let test = move |outcome: &Value| T::deserialize(outcome).is_ok_and(|outcome| test(&outcome));
+        self.step.change(|step| step.outcomes.push((OutcomeTest::Test(Box::new(test)), block)));
         self
     }
 
@@ -329,24 +315,10 @@ impl<S: Scope, R: Send + 'static> RunBuilder<S, R> {
         self
     }
 
-    /// What happens when the step fails, in place of the workflow's or the host's [default](WorkflowBuilder::default_error_policy).
-    #[doc(alias = "OnError")]
-    pub fn on_error(self, retry: Retry) -> Self {
-        self.step.change(|step| step.retry = Some(retry));
-        self
-    }
-
-    /// The step is cheap and without effects: it needs no checkpoint of its own; see [`Durability::Replayable`].
-    pub fn replayable(self) -> Self {
-        self.step.change(|step| step.durability = Durability::Replayable);
-        self
-    }
-
-    /// The function asks for this service: a host without it does not start.
-    pub fn needs<T: Send + Sync + 'static>(self) -> Self {
-        self.step.needs::<T>();
-        self
-    }
+    cancel_method!();
+    policy_methods!();
+    compensation_methods!();
+    durability_methods!();
 }
 
 impl<S: Scope, I: WorkflowData, R: Send + 'static> RunBuilder<Each<S, I>, R> {

@@ -1,4 +1,8 @@
-use super::{WorkflowBuilder, nest};
+use super::{
+    WorkflowBuilder,
+    handle::{Handle, cancel_method},
+    nest,
+};
 use crate::{
     data::{Each, Scope, WorkflowData, view, wrong_type},
     definition::{KeyOf, NodeIndex, NodeKind, OnEvent, ProblemKind, SharedDraft, WaitNode},
@@ -16,8 +20,7 @@ pub(super) fn on(event: &str, key: KeyOf) -> NodeKind {
 
 /// A [wait](WorkflowBuilder::wait_for) for an event.
 pub struct WaitBuilder<S> {
-    draft: SharedDraft,
-    node: NodeIndex,
+    step: Handle,
     event: Arc<str>,
     scope: PhantomData<fn() -> S>,
 }
@@ -30,11 +33,13 @@ impl<S> fmt::Debug for WaitBuilder<S> {
 
 impl<S: Scope> WaitBuilder<S> {
     pub(super) fn new(draft: SharedDraft, node: NodeIndex, event: &str) -> Self {
-        Self { draft, node, event: event.into(), scope: PhantomData }
+        Self { step: Handle { draft, node }, event: event.into(), scope: PhantomData }
     }
 
+    cancel_method!();
+
     fn with(self, change: impl FnOnce(&mut WaitNode)) -> Self {
-        if let Some(NodeKind::Wait(wait)) = self.draft.borrow_mut().kind_mut(self.node) {
+        if let Some(NodeKind::Wait(wait)) = self.step.draft.borrow_mut().kind_mut(self.step.node) {
             change(wait);
         }
         self
@@ -54,7 +59,7 @@ impl<S: Scope> WaitBuilder<S> {
 
     /// The step's name, in place of the one derived from the event.
     pub fn named(self, name: &str) -> Self {
-        self.draft.borrow_mut().rename(self.node, name);
+        self.step.draft.borrow_mut().rename(self.step.node, name);
         self
     }
 
@@ -82,7 +87,7 @@ impl<S: Scope> WaitBuilder<S> {
     #[track_caller]
     pub fn on_timeout<R>(self, late: impl FnOnce(&mut WorkflowBuilder<S>) -> R) -> Self {
         let at = Some(Location::caller());
-        let (draft, node) = (self.draft.clone(), self.node);
+        let (draft, node) = (self.step.draft.clone(), self.step.node);
         let block = nest(&draft, late);
         let mut before = None;
         let this = self.with(|wait| before = wait.late.replace(block));

@@ -1,8 +1,11 @@
 use super::{
-    Block, BlockIndex, Definition, DefinitionError, DefinitionProblem, Node, NodeIndex, NodeKind, ProblemKind, Target, shape,
-    validate,
+    Block, BlockIndex, COMPENSATION, Definition, DefinitionError, DefinitionProblem, Node, NodeIndex, NodeKind, ProblemKind,
+    Target, shape, validate,
 };
-use crate::{data::DataType, policy::Retry};
+use crate::{
+    data::DataType,
+    policy::{Durability, Retry},
+};
 use latchwork_core::{limits, name};
 use std::{
     any::TypeId,
@@ -27,7 +30,9 @@ pub(crate) struct Draft {
     /// Choices that always take one of their branches.
     pub(crate) total: HashSet<NodeIndex>,
     pub(crate) retry: Option<Retry>,
+    pub(crate) durability: Durability,
     pub(crate) needs: Vec<(NodeIndex, TypeId, &'static str)>,
+    pub(crate) description: Option<String>,
     /// What was found wrong on the way.
     pub(crate) problems: Vec<Found>,
 }
@@ -62,7 +67,16 @@ impl Draft {
     ) -> NodeIndex {
         let index = NodeIndex(self.nodes.len());
         let position = self.blocks.get(block.0).map_or(0, |block| block.nodes.len());
-        self.nodes.push(Node { name: name.unwrap_or_default().into(), kind, block, position, declared });
+        self.nodes.push(Node {
+            name: name.unwrap_or_default().into(),
+            kind,
+            block,
+            position,
+            declared,
+            cancel: None,
+            compensation: None,
+            can_be_cut: false,
+        });
         if let Some(block) = self.blocks.get_mut(block.0) {
             block.nodes.push(index);
         }
@@ -92,6 +106,11 @@ impl Draft {
         self.problems.push(Found { node: Some(node), at, kind });
     }
 
+    /// A node, to be completed.
+    pub(crate) fn node_mut(&mut self, index: NodeIndex) -> Option<&mut Node> {
+        self.nodes.get_mut(index.0)
+    }
+
     /// The kind of a node, to be completed.
     pub(crate) fn kind_mut(&mut self, index: NodeIndex) -> Option<&mut NodeKind> {
         self.nodes.get_mut(index.0).map(|node| &mut node.kind)
@@ -100,7 +119,7 @@ impl Draft {
     /// Tells each block whose branch it is, and which.
     fn set_owners(&mut self) {
         for (index, node) in self.nodes.iter().enumerate() {
-            for (number, branch) in (0..).zip(node.kind.branches()) {
+            for (number, branch) in node.branches() {
                 if let Some(block) = self.blocks.get_mut(branch.0) {
                     block.owner = Some((NodeIndex(index), number));
                 }
@@ -117,7 +136,10 @@ impl Draft {
         while let Some(index) = blocks.pop() {
             let Some(block) = self.blocks.get(index.0) else { continue };
             let place = block.owner.and_then(|(owner, number)| Some((self.nodes.get(owner.0)?, number)));
-            let place = place.map_or_else(String::new, |(owner, number)| format!(" in {}/{}", owner.name, number + 1));
+            let place = place.map_or_else(String::new, |(owner, number)| match number {
+                COMPENSATION => format!(" in the compensation of {}", owner.name),
+                _ => format!(" in {}/{}", owner.name, number + 1),
+            });
             let mut ordinals = HashMap::new();
             for index in block.nodes.clone() {
                 let Some(node) = self.nodes.get_mut(index.0) else { continue };
@@ -137,7 +159,21 @@ impl Draft {
                         }
                     };
                 }
-                blocks.extend(node.kind.branches());
+                blocks.extend(node.branches().into_iter().map(|(_, block)| block));
+            }
+        }
+    }
+
+    /// Tells which nodes can be cancelled from outside while they run.
+    fn set_cuts(&mut self) {
+        let mut blocks = vec![(BlockIndex::ROOT, false)];
+        while let Some((index, inside)) = blocks.pop() {
+            let Some(block) = self.blocks.get(index.0) else { continue };
+            for index in block.nodes.clone() {
+                let Some(node) = self.nodes.get_mut(index.0) else { continue };
+                node.can_be_cut = inside || node.cancel.is_some();
+                let cuts = node.can_be_cut || matches!(node.kind, NodeKind::First { .. });
+                blocks.extend(node.branches().into_iter().map(|(_, block)| (block, cuts)));
             }
         }
     }
@@ -193,6 +229,7 @@ pub(crate) fn finish(mut draft: Draft, id: &str, version: u32, data: DataType) -
     draft.set_names();
     let by_name = draft.find_names();
     draft.set_targets(&by_name);
+    draft.set_cuts();
     let found = validate::problems(&draft);
     draft.problems.extend(found);
 
@@ -215,5 +252,18 @@ pub(crate) fn finish(mut draft: Draft, id: &str, version: u32, data: DataType) -
     let shape: Arc<str> = shape::of(&draft.nodes, &draft.blocks).into();
     let fingerprint = shape::fingerprint(&shape).into();
     let (nodes, blocks, retry) = (draft.nodes, draft.blocks, draft.retry);
-    Ok(Definition { id, version, nodes, blocks, by_name, data, retry, needs, shape, fingerprint })
+    Ok(Definition {
+        id,
+        version,
+        nodes,
+        blocks,
+        by_name,
+        data,
+        retry,
+        needs,
+        shape,
+        fingerprint,
+        description: draft.description,
+        durability: draft.durability,
+    })
 }

@@ -9,11 +9,15 @@ mod tests;
 mod validate;
 
 pub(crate) use draft::*;
+pub use node::AfterCancel;
 pub(crate) use node::*;
 pub use problem::{DefinitionError, DefinitionProblem, ProblemKind};
 pub use shape::shape_difference;
 
-use crate::{data::DataType, policy::Retry};
+use crate::{
+    data::DataType,
+    policy::{Durability, Retry},
+};
 use std::{any::TypeId, collections::HashMap, sync::Arc};
 
 /// A workflow that was built and found sound.
@@ -32,6 +36,9 @@ pub struct Definition {
     pub(crate) needs: Vec<(Arc<str>, TypeId, &'static str)>,
     pub(crate) shape: Arc<str>,
     pub(crate) fingerprint: Arc<str>,
+    pub(crate) description: Option<String>,
+    /// For steps that say nothing else.
+    pub(crate) durability: Durability,
 }
 
 impl Definition {
@@ -53,6 +60,23 @@ impl Definition {
         &self.shape
     }
 
+    /// What it is for, in words; see [`WorkflowBuilder::description`](crate::WorkflowBuilder::description).
+    #[must_use]
+    pub fn description(&self) -> Option<&str> {
+        self.description.as_deref()
+    }
+
+    /// The names of its steps, in the order of the source.
+    pub fn steps(&self) -> impl Iterator<Item = &str> {
+        self.nodes.iter().map(|node| &*node.name)
+    }
+
+    /// Whether it has a step of this name.
+    #[must_use]
+    pub fn has_step(&self, name: &str) -> bool {
+        self.by_name.contains_key(name)
+    }
+
     /// The fingerprint of the shape.
     #[must_use]
     pub fn fingerprint(&self) -> &str {
@@ -65,5 +89,21 @@ impl Definition {
 
     pub(crate) fn block(&self, index: BlockIndex) -> &Block {
         &self.blocks[index.0]
+    }
+
+    /// The types of the items that a node sees, outermost first.
+    pub(crate) fn item_types(&self, node: NodeIndex) -> Vec<DataType> {
+        let mut types = Vec::new();
+        let mut block = self.node(node).block;
+        while let Some((owner, number)) = self.block(block).owner {
+            match &self.node(owner).kind {
+                NodeKind::ForEach { item, .. } if number != COMPENSATION => types.push(*item),
+                NodeKind::Step(step) if step.each == Some(block) => types.push(DataType::of::<serde_json::Value>()),
+                _ => {}
+            }
+            block = self.node(owner).block;
+        }
+        types.reverse();
+        types
     }
 }

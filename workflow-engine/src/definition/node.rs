@@ -1,5 +1,6 @@
 use crate::{
     body::StepContext,
+    cron::Cron,
     data::{AnyData, DataType, Items},
     error::StepResult,
     policy::{Durability, Retry},
@@ -41,6 +42,44 @@ pub(crate) struct Node {
     pub(crate) position: usize,
     /// Where it was declared.
     pub(crate) declared: &'static Location<'static>,
+    /// When to give it up, and what comes then.
+    pub(crate) cancel: Option<CancelRule>,
+    /// What undoes it.
+    pub(crate) compensation: Option<BlockIndex>,
+    /// Whether it can be cancelled while it runs, by a rule of its own or of what is around it.
+    pub(crate) can_be_cut: bool,
+}
+
+/// The branch number of a compensation.
+pub(crate) const COMPENSATION: u32 = u32::MAX - 1;
+
+impl Node {
+    /// All its branches with their numbers, its compensation too.
+    pub(crate) fn branches(&self) -> Vec<(u32, BlockIndex)> {
+        (0..).zip(self.kind.branches()).chain(self.compensation.map(|block| (COMPENSATION, block))).collect()
+    }
+}
+
+/// When to give a step up that has not ended.
+pub(crate) struct CancelRule {
+    pub(crate) test: Test,
+    pub(crate) then: AfterCancel,
+}
+
+impl fmt::Debug for CancelRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CancelRule").field("then", &self.then).finish_non_exhaustive()
+    }
+}
+
+/// What comes after a step that was cancelled by its [condition](crate::StepBuilder::cancel_when).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AfterCancel {
+    /// The workflow goes on after the step.
+    Proceed,
+    /// The branch that the step stands in is over; at the root of the workflow, the workflow.
+    Stop,
 }
 
 pub(crate) enum NodeKind {
@@ -54,6 +93,16 @@ pub(crate) enum NodeKind {
     ForEach { items: ItemsOf, item: DataType, window: usize, body: BlockIndex },
     /// Runs its branches at the same time, and joins them.
     Parallel { branches: Vec<BlockIndex> },
+    /// Runs its branches at the same time until the first of them ends, and cancels the others.
+    First { branches: Vec<BlockIndex> },
+    /// Nothing but its branch.
+    Group { body: BlockIndex },
+    /// Compensates what its branch has done when that fails.
+    Saga(SagaNode),
+    /// Runs its branch later, beside what follows.
+    Schedule { span: SpanOf, body: BlockIndex },
+    /// Runs its branch again and again, beside what follows.
+    Recur(RecurNode),
     /// Does nothing for a while.
     Delay { span: SpanOf },
     /// Waits for an event.
@@ -76,11 +125,52 @@ pub(crate) struct StepNode {
     pub(crate) outputs: Vec<Output>,
     /// `None`: the definition's default.
     pub(crate) retry: Option<Retry>,
-    pub(crate) durability: Durability,
+    /// `None`: the definition's default.
+    pub(crate) durability: Option<Durability>,
     /// The branches to take by outcome.
-    pub(crate) outcomes: Vec<(Value, BlockIndex)>,
+    pub(crate) outcomes: Vec<(OutcomeTest, BlockIndex)>,
     /// The branch to take for each value of `ExecutionResult::Branch`; its items are JSON values.
     pub(crate) each: Option<BlockIndex>,
+    /// The workflow that it starts.
+    pub(crate) calls: Option<(&'static str, u32)>,
+    /// Whether its body shares a transaction with its checkpoint.
+    pub(crate) transactional: bool,
+}
+
+/// Whether a branch stands for an outcome.
+pub(crate) enum OutcomeTest {
+    Value(Value),
+    Test(Box<dyn Fn(&Value) -> bool + Send + Sync>),
+}
+
+impl OutcomeTest {
+    pub(crate) fn fits(&self, outcome: &Value) -> bool {
+        match self {
+            Self::Value(value) => value == outcome,
+            Self::Test(test) => test(outcome),
+        }
+    }
+}
+
+pub(crate) struct SagaNode {
+    pub(crate) body: BlockIndex,
+    /// How often it is tried as a whole; `None`: once.
+    pub(crate) retry: Option<Retry>,
+}
+
+pub(crate) struct RecurNode {
+    pub(crate) ticks: Ticks,
+    /// When it is over.
+    pub(crate) until: Option<Test>,
+    pub(crate) body: BlockIndex,
+}
+
+/// When a recurring branch runs.
+pub(crate) enum Ticks {
+    /// At once, and so long after each round.
+    Every(SpanOf),
+    /// At the times of a calendar.
+    Cron(Box<Cron>),
 }
 
 pub(crate) struct WaitNode {
@@ -121,6 +211,11 @@ impl NodeKind {
             Self::While { .. } => "while",
             Self::ForEach { .. } => "for-each",
             Self::Parallel { .. } => "parallel",
+            Self::First { .. } => "first-of",
+            Self::Group { .. } => "group",
+            Self::Saga(_) => "saga",
+            Self::Schedule { .. } => "schedule",
+            Self::Recur(_) => "recur",
             Self::Delay { .. } => "delay",
             Self::Wait(_) => "wait",
             Self::GoTo { .. } => "go-to",
@@ -128,12 +223,22 @@ impl NodeKind {
         }
     }
 
-    /// Its branches, in the order of their numbers. The number of a step's or wait's branch is its index here.
+    /// Whether what follows runs beside it.
+    pub(crate) fn is_side(&self) -> bool {
+        matches!(self, Self::Schedule { .. } | Self::Recur(_))
+    }
+
+    /// Its branches, in the order of their numbers, without compensations. The number of a step's or wait's branch is its index here.
     pub(crate) fn branches(&self) -> Vec<BlockIndex> {
         match self {
             Self::Step(step) => step.outcomes.iter().map(|(_, block)| *block).chain(step.each).collect(),
-            Self::Choose { branches, .. } | Self::Parallel { branches } => branches.clone(),
-            Self::While { body, .. } | Self::ForEach { body, .. } => vec![*body],
+            Self::Choose { branches, .. } | Self::Parallel { branches } | Self::First { branches } => branches.clone(),
+            Self::While { body, .. }
+            | Self::ForEach { body, .. }
+            | Self::Group { body }
+            | Self::Schedule { body, .. }
+            | Self::Saga(SagaNode { body, .. })
+            | Self::Recur(RecurNode { body, .. }) => vec![*body],
             Self::Wait(wait) => wait.late.into_iter().collect(),
             Self::Delay { .. } | Self::GoTo { .. } | Self::End => Vec::new(),
         }

@@ -184,6 +184,12 @@ pub enum ProblemKind {
         /// The builder's method.
         call: &'static str,
     },
+    /// A cron pattern or a time zone that cannot be read.
+    #[error("{reason}")]
+    BadCron {
+        /// The reason.
+        reason: String,
+    },
     /// A branch for a time-out that is not set.
     #[error("it has an `on_timeout` without a `timeout`, so the branch would never run")]
     NoTimeout,

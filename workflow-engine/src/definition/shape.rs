@@ -23,6 +23,9 @@ struct Step {
     /// The names of the steps of the branch for a step's values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     each: Option<Vec<String>>,
+    /// The names of the steps that undo it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    compensation: Option<Vec<String>>,
     /// Where a go-to leads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     target: Option<String>,
@@ -44,7 +47,8 @@ pub(super) fn of(nodes: &[Node], blocks: &[Block]) -> String {
             NodeKind::GoTo { target: Target::Node(index) } => name_of(*index),
             _ => None,
         };
-        (node.name.to_string(), Step { kind: node.kind.as_str().to_owned(), branches, each, target })
+        let compensation = node.compensation.map(names);
+        (node.name.to_string(), Step { kind: node.kind.as_str().to_owned(), branches, each, compensation, target })
     };
     let shape = Shape { root: names(BlockIndex::ROOT), steps: nodes.iter().map(step).collect() };
     // Maps with text keys and plain text can always be written.
@@ -62,12 +66,16 @@ pub(super) fn fingerprint(text: &str) -> String {
 /// A branch: of which step and which one. `None`: the workflow itself.
 type Place<'a> = Option<(&'a str, usize)>;
 
+/// The number of a compensation among the branches.
+const UNDO: usize = usize::MAX;
+
 impl Shape {
     /// Each block with the names of its steps.
     fn blocks(&self) -> Vec<(Place<'_>, &[String])> {
         let branches = self.steps.iter().flat_map(|(owner, step)| {
             let blocks = step.branches.iter().chain(&step.each).enumerate();
-            blocks.map(|(number, names)| (Some((owner.as_str(), number)), names.as_slice()))
+            let compensation = step.compensation.iter().map(|names| (UNDO, names));
+            blocks.chain(compensation).map(|(number, names)| (Some((owner.as_str(), number)), names.as_slice()))
         });
         [(None, self.root.as_slice())].into_iter().chain(branches).collect()
     }
@@ -119,6 +127,11 @@ pub fn shape_difference(old: &str, new: &str) -> String {
         if was.branches.len() != step.branches.len() {
             said.push(format!("`{name}` has {} branches, no more {}", step.branches.len(), was.branches.len()));
         }
+        match (&was.compensation, &step.compensation) {
+            (None, Some(_)) => said.push(format!("`{name}` got a compensation")),
+            (Some(_), None) => said.push(format!("`{name}` lost its compensation")),
+            _ => {}
+        }
         match (&was.each, &step.each) {
             (None, Some(_)) => said.push(format!("`{name}` got a branch for its values")),
             (Some(_), None) => said.push(format!("`{name}` lost the branch for its values")),
@@ -132,6 +145,7 @@ fn describe(place: Place<'_>, before: Option<&String>) -> String {
     match (place, before) {
         (_, Some(before)) => format!("after `{before}`"),
         (None, None) => "at the beginning".to_owned(),
+        (Some((owner, UNDO)), None) => format!("at the beginning of the compensation of `{owner}`"),
         (Some((owner, number)), None) => format!("at the beginning of branch {} of `{owner}`", number + 1),
     }
 }

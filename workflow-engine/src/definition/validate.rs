@@ -1,4 +1,4 @@
-use super::{BlockIndex, Draft, Found, Node, NodeIndex, NodeKind, ProblemKind, Target};
+use super::{BlockIndex, COMPENSATION, Draft, Found, Node, NodeIndex, NodeKind, ProblemKind, Target};
 use std::collections::{HashMap, HashSet};
 
 /// What is wrong with a draft whose names, owners and targets are set.
@@ -57,7 +57,7 @@ impl<'a> Check<'a> {
                 if is_such(&node.kind) {
                     return true;
                 }
-                blocks.extend(node.kind.branches());
+                blocks.extend(node.branches().into_iter().map(|(_, block)| block));
             }
         }
         false
@@ -68,12 +68,29 @@ impl<'a> Check<'a> {
         let empty = |what| Some(ProblemKind::Empty { what });
         match &node.kind {
             NodeKind::While { body, .. } => {
-                let does = |kind: &NodeKind| matches!(kind, NodeKind::Step(_) | NodeKind::Wait(_) | NodeKind::Delay { .. });
+                let does = |kind: &NodeKind| {
+                    matches!(
+                        kind,
+                        NodeKind::Step(_)
+                            | NodeKind::Wait(_)
+                            | NodeKind::Delay { .. }
+                            | NodeKind::Schedule { .. }
+                            | NodeKind::Recur(_)
+                    )
+                };
                 (!self.any(*body, does)).then_some(ProblemKind::LoopWithoutSteps)
             }
             NodeKind::ForEach { body, .. } if self.is_empty(*body) => empty("its body has no steps"),
-            NodeKind::Parallel { branches } if branches.is_empty() => empty("it has no branches"),
-            NodeKind::Parallel { branches } if branches.iter().any(|branch| self.is_empty(*branch)) => {
+            NodeKind::Saga(saga) if self.is_empty(saga.body) => empty("the saga has no steps"),
+            NodeKind::Group { body } | NodeKind::Schedule { body, .. } if self.is_empty(*body) => {
+                empty("its branch has no steps")
+            }
+            NodeKind::Recur(recur) if self.is_empty(recur.body) => empty("its branch has no steps"),
+            _ if node.compensation.is_some_and(|block| self.is_empty(block)) => empty("its compensation has no steps"),
+            NodeKind::Parallel { branches } | NodeKind::First { branches } if branches.is_empty() => empty("it has no branches"),
+            NodeKind::Parallel { branches } | NodeKind::First { branches }
+                if branches.iter().any(|branch| self.is_empty(*branch)) =>
+            {
                 empty("one of its branches has no steps")
             }
             NodeKind::Choose { branches, .. } if branches.is_empty() => empty("it has no cases"),
@@ -138,11 +155,13 @@ impl<'a> Check<'a> {
             match kind {
                 NodeKind::Choose { .. } | NodeKind::While { .. } => true,
                 NodeKind::Delay { .. } | NodeKind::Wait(_) | NodeKind::End => true,
+                NodeKind::First { .. } | NodeKind::Saga(_) => true,
                 NodeKind::Step(step) => !step.outcomes.is_empty(),
                 NodeKind::ForEach { .. } | NodeKind::Parallel { .. } | NodeKind::GoTo { .. } => false,
+                NodeKind::Group { .. } | NodeKind::Schedule { .. } | NodeKind::Recur(_) => false,
             }
         }
-        can(&node.kind) || node.kind.branches().into_iter().any(|branch| self.any(branch, can))
+        node.cancel.is_some() || can(&node.kind) || node.kind.branches().into_iter().any(|branch| self.any(branch, can))
     }
 
     /// What comes after a node, also when it is the last of its branch; `None` where a branch is joined or the workflow ends.
@@ -174,12 +193,13 @@ impl<'a> Check<'a> {
                     if !reached.insert(index) {
                         continue;
                     }
-                    ways.extend(node.kind.branches().into_iter().map(Way::Begin));
+                    ways.extend(node.branches().into_iter().map(|(_, block)| Way::Begin(block)));
                     match &node.kind {
                         NodeKind::GoTo { .. } => ways.extend(self.target(node).map(|(target, _)| Way::To(target))),
                         NodeKind::End => {}
-                        NodeKind::Parallel { branches } if !branches.is_empty() => {}
+                        NodeKind::Parallel { branches } if !branches.is_empty() && node.cancel.is_none() => {}
                         NodeKind::Choose { .. } if self.draft.total.contains(&index) => {}
+                        NodeKind::First { .. } | NodeKind::Group { .. } if node.cancel.is_none() => {}
                         _ => ways.push(self.after(node)),
                     }
                 }
@@ -191,6 +211,7 @@ impl<'a> Check<'a> {
                             ended.insert(number) && ended.len() == branches.len()
                         }
                         NodeKind::Choose { .. } => self.draft.total.contains(&index),
+                        NodeKind::First { .. } | NodeKind::Group { .. } => number != COMPENSATION,
                         // Of the others, what follows is reached without their branches.
                         _ => false,
                     };
@@ -224,7 +245,9 @@ enum Way {
 /// Whether others run beside this branch of a node, so that it has to be joined.
 fn is_joined(kind: &NodeKind, branch: u32) -> bool {
     match kind {
-        NodeKind::Parallel { .. } | NodeKind::ForEach { .. } => true,
+        NodeKind::Parallel { .. } | NodeKind::ForEach { .. } | NodeKind::First { .. } => true,
+        NodeKind::Saga(_) | NodeKind::Schedule { .. } | NodeKind::Recur(_) => true,
+        _ if branch == COMPENSATION => true,
         NodeKind::Step(step) => step.each.is_some() && branch as usize == step.outcomes.len(),
         _ => false,
     }

@@ -199,6 +199,15 @@ fn check_definitions(definitions: &[Definition], services: Option<&Services>) ->
         if !seen.insert((definition.id.clone(), version)) {
             return Err(HostError::RegisteredTwice { definition: id, version });
         }
+        for node in &definition.nodes {
+            if let NodeKind::Step(step) = &node.kind
+                && let Some((workflow, called)) = step.calls
+                && !definitions.iter().any(|other| *other.id == *workflow && other.version == called)
+            {
+                let (step, workflow) = (node.name.to_string(), workflow.to_owned());
+                return Err(HostError::SubWorkflow { definition: id, version, step, workflow, called });
+            }
+        }
         let Some(services) = services else { continue };
         let missing = |step: &str, source| HostError::Service { definition: id.clone(), version, step: step.to_owned(), source };
         for (step, service, name) in &definition.needs {

@@ -29,6 +29,24 @@ pub enum HostError {
         /// The version.
         version: u32,
     },
+    /// A step starts a workflow that the host does not have.
+    #[error(
+        "workflow `{definition}` version {version}, step `{step}` starts workflow `{workflow}` version {called}, which is not registered; \
+         add it with `.workflow(..)` on the host's builder"
+    )]
+    #[non_exhaustive]
+    SubWorkflow {
+        /// The definition.
+        definition: String,
+        /// The version.
+        version: u32,
+        /// The step.
+        step: String,
+        /// The workflow that it starts.
+        workflow: String,
+        /// That workflow's version.
+        called: u32,
+    },
     /// A step needs a service that the host does not have.
     #[error("workflow `{definition}` version {version}, step `{step}`: {source}")]
     #[non_exhaustive]

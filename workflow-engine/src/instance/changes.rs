@@ -4,8 +4,8 @@ use latchwork_core::{
     clock::{self, Timestamp},
     limits,
     store::{
-        Activity, Checkpoint, Committed, ConsumedEvent, Due, Encoded, ErrorRecord, HeaderUpdate, InboxId, PointerId,
-        PointerRecord, PointerStatus, Subscription, SubscriptionId, WorkflowStatus,
+        Activity, Checkpoint, Committed, ConsumedEvent, Control, Due, Encoded, ErrorRecord, HeaderUpdate, InboxId, InstanceId,
+        NewEvent, NewInstance, PointerId, PointerRecord, PointerStatus, Subscription, SubscriptionId, WorkflowStatus,
     },
 };
 use std::sync::Arc;
@@ -28,6 +28,9 @@ pub(super) struct Changes {
     pub(super) applied: Vec<InboxId>,
     pub(super) consumed: Vec<ConsumedEvent>,
     pub(super) errors: Vec<ErrorRecord>,
+    pub(super) children: Vec<NewInstance>,
+    pub(super) events: Vec<NewEvent>,
+    pub(super) messages: Vec<(InstanceId, Control)>,
     /// The steps whose bodies ended: to blame when the checkpoint can never be written.
     pub(super) ended_steps: Vec<StepOfCheckpoint>,
 }
@@ -76,6 +79,8 @@ impl Instance {
             Err(reason) => return Err(Unwritable { reason, steps: std::mem::take(&mut self.changes.ended_steps) }),
         };
         let changes = std::mem::take(&mut self.changes);
+        let mut messages = changes.messages;
+        messages.extend(self.tell_parent());
         let header = self.header_update(now);
         let mut checkpoint = Checkpoint::new(self.id.clone(), self.checkpoint_id(), self.revision, header);
         checkpoint.data = data;
@@ -101,6 +106,9 @@ impl Instance {
         checkpoint.applied = changes.applied;
         checkpoint.consumed = changes.consumed;
         checkpoint.errors = changes.errors;
+        checkpoint.children = changes.children;
+        checkpoint.events = changes.events;
+        checkpoint.messages = messages;
         self.next_number += 1;
         Ok((Arc::new(checkpoint), changes.ended_steps))
     }

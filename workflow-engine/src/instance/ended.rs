@@ -3,7 +3,7 @@
 use super::{Instance, changes::StepOfCheckpoint, flow::values_as_items};
 use crate::{
     body::ExecutionResult,
-    definition::{ErasedBody, NodeKind},
+    definition::{AfterCancel, ErasedBody, NodeKind},
     error::{StepError, StepResult},
     policy::{Durability, GivingUp},
 };
@@ -11,7 +11,7 @@ use latchwork_core::{
     clock::{self, Timestamp},
     hub::LifeCycleKind,
     limits,
-    store::{Encoded, PointerId, PointerStatus, WorkflowStatus},
+    store::{ActivityOutcome, Encoded, NewInstance, PointerId, PointerStatus, WorkflowStatus},
 };
 use serde_json::Value;
 use std::sync::Arc;
@@ -31,6 +31,11 @@ impl Instance {
         pointer.record.attempts += 1;
         self.forget_faults();
         self.changes.ended_steps.push(StepOfCheckpoint { pointer: id });
+        if let Some(saga) = self.failing_saga_around(id) {
+            self.ended_in_failed_saga(id, body, result, now);
+            self.try_undo(saga, now);
+            return self.advance(now);
+        }
         let applied = result.and_then(|result| self.apply_result(id, body, result, now));
         if let Err(error) = applied {
             self.failed(id, &error, now);
@@ -55,7 +60,7 @@ impl Instance {
             }
             ExecutionResult::Outcome(value) => {
                 let after = self.done(id, body)?;
-                let branch = (0..).zip(&step.outcomes).find(|(_, (outcome, _))| *outcome == value);
+                let branch = (0..).zip(&step.outcomes).find(|(_, (outcome, _))| outcome.fits(&value));
                 match branch {
                     Some((branch, (_, block))) => self.open_branch(id, *block, branch, 0, None, after),
                     None => self.finish(id, after, now),
@@ -91,15 +96,23 @@ impl Instance {
             ExecutionResult::WaitForActivity { name, parameters, state } => {
                 latchwork_core::name::check("activity name", &name).map_err(StepError::permanent)?;
                 let parameters = Encoded::of(&parameters)?;
-                self.keep(id, state)?;
+                let failed = pointer.record.attempts.saturating_sub(1);
+                self.keep_and_count(id, state, failed)?;
                 self.ask_worker(id, name, parameters);
+            }
+            ExecutionResult::StartChild(child) => {
+                let child = child.0;
+                let failed = pointer.record.attempts.saturating_sub(1);
+                self.keep_and_count(id, None, failed)?;
+                let new = NewInstance::new(child.definition, child.version, child.fingerprint, child.data);
+                self.start_child(id, new);
             }
         }
         Ok(())
     }
 
     /// Applies the outputs of a body that is done. Returns the checkpoint after which what follows can start.
-    fn done(&mut self, id: PointerId, body: Option<Box<dyn ErasedBody>>) -> StepResult<u64> {
+    pub(super) fn done(&mut self, id: PointerId, body: Option<Box<dyn ErasedBody>>) -> StepResult<u64> {
         let definition = self.definition.clone();
         let Some(pointer) = self.pointers.get(&id) else { return Ok(self.next_number) };
         let (node, after, items) = (pointer.node, pointer.after, pointer.items.clone());
@@ -109,7 +122,7 @@ impl Instance {
         }
         self.happened.push(LifeCycleKind::StepCompleted { step: definition.node(node).name.clone() });
         metrics::counter!("latchwork.step.completed").increment(1);
-        match step.durability {
+        match step.durability.unwrap_or(definition.durability) {
             Durability::Checkpoint => {
                 self.changes.durable = true;
                 Ok(self.next_number)
@@ -120,6 +133,11 @@ impl Instance {
 
     /// Keeps what a body that is not done asked to keep. It has not failed, so its tries start anew.
     fn keep(&mut self, id: PointerId, state: Option<Value>) -> StepResult<()> {
+        self.keep_and_count(id, state, 0)
+    }
+
+    /// As [`keep`](Self::keep), with this count of failed tries: who asks somebody else has failed as often as the answers did.
+    fn keep_and_count(&mut self, id: PointerId, state: Option<Value>, attempts: u32) -> StepResult<()> {
         if let Some(state) = &state {
             let bytes = serde_json::to_string(state)?.len();
             if bytes > limits::STEP_STATE_BYTES {
@@ -133,7 +151,8 @@ impl Instance {
             }
             pointer.state.event = None;
             pointer.state.activity = None;
-            pointer.record.attempts = 0;
+            pointer.state.child_end = None;
+            pointer.record.attempts = attempts;
             self.touch(id);
         }
         Ok(())
@@ -157,10 +176,22 @@ impl Instance {
             None => self.give_up(id, error, now),
             Some(pause) => {
                 self.record_error(id, error, now);
+                self.forget_failed_answer(id);
                 self.changes.durable = true;
                 self.set_status(id, PointerStatus::Sleeping);
                 self.set_timer(id, clock::add(now, pause.max(error.retry_after_hint().unwrap_or_default())));
             }
+        }
+    }
+
+    /// What a worker or another workflow answered was a failure: the next try asks again.
+    fn forget_failed_answer(&mut self, id: PointerId) {
+        let Some(pointer) = self.pointers.get_mut(&id) else { return };
+        if matches!(pointer.state.activity.as_deref(), Some(ActivityOutcome::Failure(_))) {
+            pointer.state.activity = None;
+        }
+        if pointer.state.child_end.as_ref().is_some_and(|end| end.status != WorkflowStatus::Complete) {
+            pointer.state.child_end = None;
         }
     }
 
@@ -172,13 +203,24 @@ impl Instance {
         let tries = if attempts == 1 { "1 try".to_owned() } else { format!("{attempts} tries") };
         let reason = format!("step `{step}` failed for good after {tries}: {message}");
         let giving_up = self.retry_of(pointer).giving_up;
+        self.forget_failed_answer(id);
         self.end_wait(id);
-        self.set_status(id, PointerStatus::Failed);
         // Also when the instance is suspended already: what failed for good is not run again after a crash.
         self.changes.durable = true;
         match giving_up {
-            GivingUp::Suspend => self.suspend(Some(reason)),
-            GivingUp::Terminate => self.end(WorkflowStatus::Terminated, Some(reason)),
+            Some(GivingUp::Suspend) => self.fail_and_suspend(id, reason),
+            Some(GivingUp::Terminate) => {
+                self.set_status(id, PointerStatus::Failed);
+                self.end(WorkflowStatus::Terminated, Some(reason));
+            }
+            Some(GivingUp::Continue) => self.cancel(id, AfterCancel::Proceed, now),
+            Some(GivingUp::Compensate) | None => self.undo(id, reason, now),
         }
+    }
+
+    pub(super) fn fail_and_suspend(&mut self, id: PointerId, reason: String) {
+        self.set_status(id, PointerStatus::Failed);
+        self.changes.durable = true;
+        self.suspend(Some(reason));
     }
 }

@@ -72,7 +72,7 @@ impl Instance {
 
     /// Whether bodies have to wait.
     pub(super) fn is_held(&self, now: Timestamp) -> bool {
-        self.held_for > self.committed_number || self.held_until.is_some_and(|until| now < until)
+        self.held_for > self.committed_number || self.is_finding_out() || self.held_until.is_some_and(|until| now < until)
     }
 
     /// There was progress, or somebody wants another try.

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     data::{AnyData, Items},
-    definition::{BlockIndex, NodeIndex, NodeKind, Target},
+    definition::{BlockIndex, COMPENSATION, NodeIndex, NodeKind, Target},
     error::{StepError, StepResult},
 };
 use latchwork_core::{
@@ -23,16 +23,18 @@ pub(super) enum Task {
     /// Do what the node of a pointer that was just opened says.
     Enter(PointerId),
     /// A pointer's branch came to its end.
-    BranchEnded { owner: PointerId, round: u32, after: u64 },
+    BranchEnded { owner: PointerId, place: Place, after: u64 },
+    /// A pointer of the workflow's own block came to its end, and nothing follows it.
+    RootEnded,
 }
 
 /// Where a node is to be opened.
 #[derive(Clone)]
-struct Spot {
-    parent: Option<PointerId>,
-    place: Place,
-    items: Items,
-    after: u64,
+pub(super) struct Spot {
+    pub(super) parent: Option<PointerId>,
+    pub(super) place: Place,
+    pub(super) items: Items,
+    pub(super) after: u64,
 }
 
 impl Instance {
@@ -53,13 +55,13 @@ impl Instance {
         {
             self.timers.pop_first();
             fired = true;
-            self.fire(id, now);
+            self.fire(id, due, now);
         }
         self.advance(now);
         fired
     }
 
-    fn fire(&mut self, id: PointerId, now: Timestamp) {
+    fn fire(&mut self, id: PointerId, due: Timestamp, now: Timestamp) {
         let Some(pointer) = self.pointers.get_mut(&id) else { return };
         pointer.record.due = None;
         let definition = self.definition.clone();
@@ -79,6 +81,9 @@ impl Instance {
                     None => self.finish(id, after, now),
                 }
             }
+            NodeKind::Schedule { body, .. } => self.open_branch(id, *body, 0, 0, None, self.next_number),
+            NodeKind::Recur(_) => self.tick(id, due, now),
+            NodeKind::Saga(_) => self.begin_saga(id),
             _ => self.make_ready(id),
         }
     }
@@ -127,25 +132,34 @@ impl Instance {
                 self.waits.remove(&wait);
                 self.changes.ended_activities.push(wait);
             }
+            Some(Wait::Child) => self.forsake_child(id),
             None => {}
         }
     }
 
     /// Makes all moves that need nobody else.
     pub(super) fn advance(&mut self, now: Timestamp) {
-        while let Some(task) = self.tasks.pop_front() {
-            if self.status.is_terminal() {
-                self.tasks.clear();
-                return;
+        loop {
+            while let Some(task) = self.tasks.pop_front() {
+                if self.status.is_terminal() {
+                    self.tasks.clear();
+                    return;
+                }
+                match task {
+                    Task::Enter(id) => self.enter(id, now),
+                    Task::BranchEnded { owner, place, after } => self.branch_ended(owner, place, after, now),
+                    // What runs beside it is waited for.
+                    Task::RootEnded if self.pointers.is_empty() => self.end(WorkflowStatus::Complete, None),
+                    Task::RootEnded => {}
+                }
             }
-            match task {
-                Task::Enter(id) => self.enter(id, now),
-                Task::BranchEnded { owner, round, after } => self.branch_ended(owner, round, after, now),
+            if !self.ask_conditions(now) {
+                return;
             }
         }
     }
 
-    fn open(&mut self, node: NodeIndex, spot: Spot) {
+    pub(super) fn open(&mut self, node: NodeIndex, spot: Spot) {
         let definition = self.definition.clone();
         let name = &definition.node(node).name;
         let id = pointer_id(spot.parent, name, spot.place);
@@ -155,21 +169,32 @@ impl Instance {
         record.place = spot.place;
         if let Some(parent) = spot.parent.and_then(|parent| self.pointers.get_mut(&parent)) {
             parent.children += 1;
-            record.scope = parent.record.scope;
+            record.scope = match definition.node(parent.node).kind {
+                // What undoes is not undone.
+                _ if spot.place.branch == COMPENSATION => None,
+                NodeKind::Saga(_) => Some(parent.record.id),
+                _ => parent.record.scope,
+            };
         }
         let mut pointer = Pointer::new(record, node, spot.items);
         pointer.after = spot.after;
+        if spot.place.branch == COMPENSATION && spot.place.item.is_some() {
+            pointer.state.items = self.values_of(node, &pointer.items);
+        }
+        if definition.node(node).cancel.is_some() {
+            self.conditional.insert(id);
+        }
         self.pointers.insert(id, pointer);
         self.touch(id);
         self.tasks.push_back(Task::Enter(id));
     }
 
-    fn open_block(&mut self, block: BlockIndex, spot: Spot) {
+    pub(super) fn open_block(&mut self, block: BlockIndex, spot: Spot) {
         match self.definition.block(block).nodes.first() {
             Some(first) => self.open(*first, spot),
             None => match spot.parent {
-                Some(owner) => self.tasks.push_back(Task::BranchEnded { owner, round: spot.place.round, after: spot.after }),
-                None => self.end(WorkflowStatus::Complete, None),
+                Some(owner) => self.tasks.push_back(Task::BranchEnded { owner, place: spot.place, after: spot.after }),
+                None => self.tasks.push_back(Task::RootEnded),
             },
         }
     }
@@ -195,7 +220,11 @@ impl Instance {
                 pointer.items.iter().chain(item).cloned().collect()
             }
         };
-        let place = Place { branch, item, round, attempt: pointer.record.place.attempt };
+        let attempt = match self.definition.node(pointer.node).kind {
+            NodeKind::Saga(_) => u32::try_from(pointer.state.attempt).unwrap_or(u32::MAX),
+            _ => pointer.record.place.attempt,
+        };
+        let place = Place { branch, item, round, attempt };
         self.open_block(block, Spot { parent: Some(owner), place, items, after });
     }
 
@@ -203,7 +232,11 @@ impl Instance {
         let Some(pointer) = self.pointers.get(&id) else { return };
         let definition = self.definition.clone();
         let (after, data, items) = (pointer.after, self.data.clone(), pointer.items.clone());
+        let round = u32::try_from(pointer.state.next).unwrap_or(u32::MAX);
         let node = definition.node(pointer.node);
+        if node.cancel.is_some() && self.ask_condition(id, now) {
+            return;
+        }
         let entered = match &node.kind {
             NodeKind::Step(_) => {
                 self.leaf();
@@ -218,11 +251,21 @@ impl Instance {
                 }
             }),
             // Not always the first: a loop whose condition failed goes on where it was.
-            NodeKind::While { .. } => self.next_round(id, u32::try_from(pointer.state.next).unwrap_or(u32::MAX), after, now),
+            NodeKind::While { .. } => self.next_round(id, round, after, now),
             NodeKind::ForEach { items: items_of, item, .. } => guarded(|| items_of(&*data, &items))
                 .and_then(|items| Ok(((item.encode_all)(&items)?, items)))
                 .map(|(encoded, items)| self.begin_items(id, items, encoded, after, now)),
-            NodeKind::Parallel { branches } => {
+            NodeKind::Group { body } => {
+                self.open_branch(id, *body, 0, 0, None, after);
+                Ok(())
+            }
+            NodeKind::Saga(_) => {
+                self.begin_saga(id);
+                Ok(())
+            }
+            NodeKind::Schedule { span, .. } => guarded(|| span(&*data, &items)).map(|span| self.schedule(id, span, now)),
+            NodeKind::Recur(_) => self.begin_recurring(id, now),
+            NodeKind::Parallel { branches } | NodeKind::First { branches } => {
                 self.set_status(id, PointerStatus::WaitingForChildren);
                 for (branch, block) in (0..).zip(branches) {
                     self.open_branch(id, *block, branch, 0, None, after);
@@ -261,7 +304,7 @@ impl Instance {
         }
     }
 
-    fn leaf(&mut self) {
+    pub(super) fn leaf(&mut self) {
         self.leaves += 1;
         self.idle_jumps = 0;
     }
@@ -340,15 +383,22 @@ impl Instance {
         }
     }
 
-    fn branch_ended(&mut self, owner: PointerId, round: u32, after: u64, now: Timestamp) {
+    fn branch_ended(&mut self, owner: PointerId, place: Place, after: u64, now: Timestamp) {
         let Some(pointer) = self.pointers.get_mut(&owner) else { return };
         pointer.after = pointer.after.max(after);
         let after = pointer.after;
         let has_more_items = pointer.collection.as_ref().is_some_and(|items| pointer.state.next < items.items.len() as u64);
         let definition = self.definition.clone();
         match &definition.node(pointer.node).kind {
+            _ if place.branch == COMPENSATION => self.compensated(owner, place, after, now),
+            NodeKind::First { .. } => self.first_ended(owner, now),
+            // It has failed meanwhile.
+            NodeKind::Saga(_) if pointer.state.failure.is_some() => {}
+            // What runs beside the branch is waited for.
+            NodeKind::While { .. } | NodeKind::Recur(_) | NodeKind::Saga(_) if pointer.children > 0 => {}
+            NodeKind::Recur(_) => self.round_ended(owner, now),
             NodeKind::While { .. } => {
-                if let Err(error) = self.next_round(owner, round + 1, after, now) {
+                if let Err(error) = self.next_round(owner, place.round + 1, after, now) {
                     self.give_up(owner, &StepError::permanent(error.to_string()), now);
                 }
             }
@@ -361,16 +411,15 @@ impl Instance {
     /// A pointer is done: goes on with what follows it.
     pub(super) fn finish(&mut self, id: PointerId, after: u64, now: Timestamp) {
         let Some(pointer) = self.close(id, PointerStatus::Complete, now) else { return };
-        let definition = self.definition.clone();
-        let node = definition.node(pointer.node);
-        let (parent, place) = (pointer.record.parent, pointer.record.place);
-        match definition.block(node.block).nodes.get(node.position + 1) {
-            Some(next) => self.open(*next, Spot { parent, place, items: pointer.items, after }),
-            None => match parent {
-                Some(owner) => self.tasks.push_back(Task::BranchEnded { owner, round: place.round, after }),
-                None => self.end(WorkflowStatus::Complete, None),
-            },
-        }
+        self.go_on(&pointer, after);
+    }
+
+    /// Nothing follows in this branch.
+    pub(super) fn branch_is_over(&mut self, parent: Option<PointerId>, place: Place, after: u64) {
+        self.tasks.push_back(match parent {
+            Some(owner) => Task::BranchEnded { owner, place, after },
+            None => Task::RootEnded,
+        });
     }
 
     /// Takes a pointer, and the record of its collection, out of the open part.
@@ -386,7 +435,9 @@ impl Instance {
         pointer.record.status = status;
         pointer.record.ended = Some(clock::whole_micros(now));
         pointer.record.due = None;
-        pointer.record.state = None;
+        pointer.record.state = self.state_to_keep(&pointer);
+        self.conditional.remove(&id);
+        self.undoing.remove(&id);
         self.changes.closed.push(pointer.record.clone());
         if let Some(mut collection) = pointer.collection.take() {
             collection.record.status = status;
@@ -415,7 +466,10 @@ impl Instance {
                 self.open(target, Spot { parent: pointer.record.parent, place, items: pointer.items, after });
                 return Ok(());
             }
-            at = pointer.record.parent.and_then(|parent| self.close(parent, PointerStatus::Complete, now));
+            at = pointer.record.parent.and_then(|parent| {
+                self.cancel_below(parent, now);
+                self.close(parent, PointerStatus::Complete, now)
+            });
         }
         Err("its target is not around it; please report this as a bug".into())
     }

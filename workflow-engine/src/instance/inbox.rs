@@ -87,9 +87,7 @@ impl Instance {
                     self.make_ready(id);
                 }
             }
-            Control::ChildEnded { child, .. } => {
-                tracing::warn!(instance = %self.id, %child, "told of the end of a child instance that no step waits for");
-            }
+            Control::ChildEnded { child, pointer, status, result } => self.child_ended(&child, pointer, status, result),
         }
     }
 
@@ -113,7 +111,9 @@ impl Instance {
             if let Some(pointer) = self.pointers.get_mut(&id) {
                 pointer.record.attempts = 0;
                 let is_step = matches!(self.definition.node(pointer.node).kind, NodeKind::Step(_));
-                if is_step {
+                if matches!(self.definition.node(pointer.node).kind, NodeKind::Saga(_)) {
+                    self.try_saga_again(id);
+                } else if is_step {
                     self.make_ready(id);
                 } else {
                     // Control flow and waits begin anew.

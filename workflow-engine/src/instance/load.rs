@@ -4,7 +4,7 @@ use super::{
 };
 use crate::{
     data::{DataType, Items},
-    definition::{Definition, NodeKind},
+    definition::{COMPENSATION, Definition, NodeKind},
 };
 use latchwork_core::{
     limits,
@@ -42,6 +42,7 @@ impl Instance {
             reference: header.reference,
             status: header.status,
             reason: header.reason,
+            parent: header.parent,
             created: header.created,
             revision: header.revision,
             fault_count: header.fault_count,
@@ -56,6 +57,10 @@ impl Instance {
             blocked: Vec::new(),
             timers: BTreeSet::new(),
             waits: HashMap::new(),
+            conditional: BTreeSet::new(),
+            data_changed: false,
+            cut: Vec::new(),
+            undoing: BTreeSet::new(),
             running: 0,
             tasks: VecDeque::new(),
             leaves: 0,
@@ -70,6 +75,7 @@ impl Instance {
         for record in loaded.pointers {
             instance.load_pointer(record)?;
         }
+        instance.find_out_what_to_undo();
         for subscription in loaded.subscriptions {
             instance.waits.insert(subscription.id, subscription.pointer);
             if let Some(pointer) = instance.pointers.get_mut(&subscription.pointer) {
@@ -101,7 +107,12 @@ impl Instance {
                 .map_err(|error| Unreadable(format!("the state of its step `{}` cannot be read: {error}", record.step)))?,
             None => PointerState::default(),
         };
-        let items = self.items_below(&record)?;
+        let items = match &state.items {
+            Some(values) => self
+                .items_of(node, values)
+                .map_err(|error| Unreadable(format!("the items of its step `{}` cannot be read: {error}", record.step)))?,
+            None => self.items_below(&record)?,
+        };
         if let Some(parent) = record.parent.and_then(|parent| self.pointers.get_mut(&parent)) {
             parent.children += 1;
         }
@@ -113,7 +124,14 @@ impl Instance {
         }
         let mut pointer = Pointer::new(record, node, items);
         pointer.state = state;
-        self.pointers.insert(pointer.record.id, pointer);
+        let id = pointer.record.id;
+        if pointer.state.child.is_some() && pointer.record.status == PointerStatus::WaitingForInstance {
+            pointer.wait = Some(Wait::Child);
+        }
+        if self.definition.node(node).cancel.is_some() {
+            self.conditional.insert(id);
+        }
+        self.pointers.insert(id, pointer);
         Ok(())
     }
 
@@ -135,7 +153,9 @@ impl Instance {
         let Some(parent) = record.parent else { return Ok(Arc::new([])) };
         let missing = || Unreadable(format!("what is above its step `{}` is missing", record.step));
         let parent = self.pointers.get(&parent).ok_or_else(missing)?;
-        let Some(item) = record.place.item else { return Ok(parent.items.clone()) };
+        let Some(item) = record.place.item.filter(|_| record.place.branch != COMPENSATION) else {
+            return Ok(parent.items.clone());
+        };
         let collection = parent.collection.as_ref().ok_or_else(missing)?;
         let item = usize::try_from(item).ok().and_then(|item| collection.items.get(item)).ok_or_else(missing)?;
         Ok(parent.items.iter().chain([item]).cloned().collect())

@@ -3,16 +3,20 @@
 //! No I/O and no time of its own: the burst tells it what happened (`body_ended`, `apply_inbox`, `fire_timers`) and takes
 //! what there is to do (`next_ready`, `take_checkpoint`).
 
+mod cancel;
 mod changes;
+mod child;
 mod ended;
 mod faults;
 mod flow;
 mod inbox;
 mod load;
 mod pointer;
+mod saga;
+mod side;
 
 pub(crate) use changes::{StepOfCheckpoint, Unwritable};
-pub(crate) use pointer::{Pointer, PointerMap};
+pub(crate) use pointer::{ChildEnd, Pointer, PointerMap};
 
 use crate::{
     data::AnyData,
@@ -25,13 +29,16 @@ use flow::Task;
 use latchwork_core::{
     clock::{self, Timestamp},
     hub::LifeCycleKind,
-    store::{CheckpointId, InboxId, InstanceId, PointerId, Revision, SubscriptionId, WorkflowStatus},
+    store::{CheckpointId, InboxId, InstanceId, ParentLink, PointerId, Revision, SubscriptionId, WorkflowStatus},
 };
 use std::{
     collections::{BTreeSet, HashMap, HashSet, VecDeque},
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
 };
+
+/// A saga without a policy of its own is tried once.
+static ONCE: std::sync::LazyLock<Retry> = std::sync::LazyLock::new(Retry::never);
 
 /// What holds for all instances of a host.
 #[derive(Debug)]
@@ -48,6 +55,7 @@ pub(crate) struct Instance {
     pub(crate) reference: Option<String>,
     pub(crate) status: WorkflowStatus,
     pub(crate) reason: Option<String>,
+    parent: Option<ParentLink>,
     created: Timestamp,
     revision: Revision,
     fault_count: u32,
@@ -68,6 +76,14 @@ pub(crate) struct Instance {
     blocked: Vec<PointerId>,
     timers: BTreeSet<(Timestamp, PointerId)>,
     waits: HashMap<SubscriptionId, PointerId>,
+    /// Open pointers with a condition to give them up.
+    conditional: BTreeSet<PointerId>,
+    /// Whether the data changed since the conditions were last asked.
+    data_changed: bool,
+    /// Running bodies whose pointers were cancelled.
+    cut: Vec<PointerId>,
+    /// Sagas that have failed and do not know yet what to undo.
+    undoing: BTreeSet<PointerId>,
     running: usize,
 
     /// Control flow still to be advanced.
@@ -162,6 +178,11 @@ impl Instance {
         }
     }
 
+    /// Bodies that still run although their pointers were cancelled, since it was last asked.
+    pub(crate) fn take_cut(&mut self) -> Vec<PointerId> {
+        std::mem::take(&mut self.cut)
+    }
+
     /// What happened since it was last asked.
     pub(crate) fn take_happened(&mut self) -> Vec<LifeCycleKind> {
         std::mem::take(&mut self.happened)
@@ -179,7 +200,10 @@ impl Instance {
         let data = &mut self.data;
         let changed = guarded(|| change(Arc::get_mut(data).ok_or_else(crate::data::wrong_type)?));
         match changed {
-            Ok(()) => self.changes.data = true,
+            Ok(()) => {
+                self.changes.data = true;
+                self.data_changed = true;
+            }
             Err(_) => self.data = before,
         }
         changed
@@ -188,6 +212,7 @@ impl Instance {
     fn retry_of<'a>(&'a self, pointer: &Pointer) -> &'a Retry {
         let own = match &self.definition.node(pointer.node).kind {
             NodeKind::Step(step) => step.retry.as_ref(),
+            NodeKind::Saga(saga) => return saga.retry.as_ref().unwrap_or(&ONCE),
             _ => None,
         };
         own.or(self.definition.retry.as_ref()).unwrap_or(&self.rules.retry)

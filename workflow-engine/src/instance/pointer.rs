@@ -3,7 +3,10 @@ use crate::{
     data::{AnyData, Items},
     definition::NodeIndex,
 };
-use latchwork_core::store::{ActivityOutcome, PointerId, PointerRecord, PointerStatus, SubscriptionId};
+use latchwork_core::clock::Timestamp;
+use latchwork_core::store::{
+    ActivityOutcome, InstanceId, PointerId, PointerRecord, PointerStatus, SubscriptionId, WorkflowStatus,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{
@@ -23,6 +26,8 @@ pub(crate) struct Pointer {
     /// The items of the for-each loops around it.
     pub(crate) items: Items,
     pub(super) state: PointerState,
+    /// What is left to be undone of a saga that has failed.
+    pub(super) undo: Option<Undo>,
     /// The collection of a for-each, with the id and sequence of the record that holds it.
     pub(super) collection: Option<Collection>,
     /// What it waits for.
@@ -48,6 +53,16 @@ pub(super) struct Collection {
 pub(super) enum Wait {
     Event(SubscriptionId),
     Activity(SubscriptionId),
+    Child,
+}
+
+/// What a saga that has failed needs to undo.
+#[derive(Debug, Default)]
+pub(super) struct Undo {
+    /// Scopes still to be read from the store.
+    pub(super) wanted: Vec<PointerId>,
+    /// What is left, the next one last.
+    pub(super) left: Vec<PointerRecord>,
 }
 
 /// What the store keeps of a pointer as JSON.
@@ -69,6 +84,32 @@ pub(super) struct PointerState {
     /// The next item of a for-each, or the round of a loop.
     #[serde(skip_serializing_if = "is_zero")]
     pub(super) next: u64,
+    /// When something recurring last ran.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) tick: Option<Timestamp>,
+    /// The attempt of a saga, from 0.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(super) attempt: u64,
+    /// Why what was done is being undone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) failure: Option<String>,
+    /// The items around it, where they cannot be found by what is above it: of what is, or may be, compensated.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) items: Option<Vec<Value>>,
+    /// The workflow that it waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) child: Option<InstanceId>,
+    /// How that ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) child_end: Option<Arc<ChildEnd>>,
+}
+
+/// How a workflow ended that another one waited for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ChildEnd {
+    pub(crate) status: WorkflowStatus,
+    /// Its data, or the reason of its end.
+    pub(crate) result: Value,
 }
 
 fn is_zero(number: &u64) -> bool {
@@ -82,6 +123,7 @@ impl Pointer {
             node,
             items,
             state: PointerState::default(),
+            undo: None,
             collection: None,
             wait: None,
             children: 0,
@@ -98,7 +140,12 @@ impl Pointer {
 
     /// What its body is given of earlier runs.
     pub(crate) fn kept(&self) -> Kept {
-        Kept { state: self.state.kept.clone(), event: self.state.event.clone(), activity: self.state.activity.clone() }
+        Kept {
+            state: self.state.kept.clone(),
+            event: self.state.event.clone(),
+            activity: self.state.activity.clone(),
+            child: self.state.child_end.clone(),
+        }
     }
 }
 

@@ -15,8 +15,8 @@ use latchwork_core::{
     queue::WorkItem,
     store::{Checkpoint, CheckpointOutcome, Committed, InboxRow, PointerId, StoreError, WorkflowStatus},
 };
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
-use tokio::task::JoinSet;
+use std::{collections::HashMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use tokio::task::{AbortHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 /// How a burst came to its end.
@@ -46,6 +46,15 @@ struct BodyEnd {
     result: StepResult,
 }
 
+/// A running body that can be told to end alone.
+struct Cuttable {
+    token: CancellationToken,
+    /// `None`: it runs in the burst's own task.
+    task: Option<AbortHandle>,
+    /// When it is dropped, by the monotonic clock, if it was told to end.
+    drop_at: Option<Duration>,
+}
+
 /// The one checkpoint that may be in flight.
 struct InFlight {
     outcome: BoxFuture<'static, Option<CheckpointOutcome>>,
@@ -66,6 +75,8 @@ pub(super) struct Burst<'a> {
     inline: Option<BoxFuture<'static, BodyEnd>>,
     /// Bodies that run beside each other.
     beside: JoinSet<BodyEnd>,
+    /// The running bodies that can be told to end one by one.
+    cuttable: HashMap<PointerId, Cuttable>,
     in_flight: Option<InFlight>,
     /// When bodies that were cancelled are dropped, by the monotonic clock.
     drop_bodies_at: Option<Duration>,
@@ -84,6 +95,7 @@ impl<'a> Burst<'a> {
             services: node.services.clone(),
             instance: instance.id.clone(),
             fencing: guard.fencing_token(),
+            known: node.registry.fingerprints(),
             cancellation: CancellationToken::new(),
         });
         Self {
@@ -95,6 +107,7 @@ impl<'a> Burst<'a> {
             lost: guard.lost_token(),
             inline: None,
             beside: JoinSet::new(),
+            cuttable: HashMap::new(),
             in_flight: None,
             drop_bodies_at: None,
             shown: false,
@@ -122,6 +135,17 @@ impl<'a> Burst<'a> {
             if ended && self.has_bodies() {
                 self.cancel_bodies(self.node.settings.stop_grace);
             }
+            if self.in_flight.is_none()
+                && !ended
+                && !self.instance.must_checkpoint()
+                && let Some((saga, scope)) = self.instance.wanted_scope()
+            {
+                match self.find_out(saga, scope).await {
+                    Some(end) => return end,
+                    None => continue,
+                }
+            }
+            self.cut_bodies();
             let may_start = !ended && !self.stopping && !self.must_yield();
             if may_start {
                 self.start_bodies(now);
@@ -148,6 +172,55 @@ impl<'a> Burst<'a> {
             // A burst that never has to wait must not keep its thread.
             tokio::task::consume_budget().await;
         }
+    }
+
+    /// What a saga that has failed has to undo.
+    async fn find_out(&mut self, saga: PointerId, scope: PointerId) -> Option<BurstEnd> {
+        match self.node.store.load_scope(&self.instance.id, scope).await {
+            Ok(finished) => {
+                let now = self.time.now();
+                self.instance.scope_loaded(saga, finished, now);
+                None
+            }
+            Err(error) => {
+                tracing::warn!(instance = %self.instance.id, error = %causes(&error), "what a saga has to undo could not be read");
+                self.node.health.store.fails(&error);
+                Some(BurstEnd::Failed)
+            }
+        }
+    }
+
+    /// Tells bodies whose pointers were cancelled to end, and sets the time at which they are dropped.
+    fn cut_bodies(&mut self) {
+        let drop_at = self.node.clock.monotonic().saturating_add(CANCEL_GRACE);
+        for id in self.instance.take_cut() {
+            if let Some(body) = self.cuttable.get_mut(&id) {
+                body.token.cancel();
+                body.drop_at = Some(drop_at);
+            }
+        }
+    }
+
+    /// When the first of the bodies that were told to end is dropped.
+    fn next_drop(&self) -> Option<Duration> {
+        self.cuttable.values().filter_map(|body| body.drop_at).min()
+    }
+
+    /// Drops bodies that were told to end and did not.
+    fn drop_cut(&mut self) {
+        let now = self.node.clock.monotonic();
+        let late: Vec<PointerId> =
+            self.cuttable.iter().filter(|(_, body)| body.drop_at.is_some_and(|at| at <= now)).map(|(id, _)| *id).collect();
+        for id in late {
+            match self.cuttable.remove(&id).and_then(|body| body.task) {
+                Some(task) => task.abort(),
+                None => {
+                    self.inline = None;
+                    self.active.set_inline(None);
+                }
+            }
+        }
+        self.hide_bodies();
     }
 
     /// Nothing to do: ends, unless there is news.
@@ -186,12 +259,17 @@ impl<'a> Burst<'a> {
             let alone = running == 0 && self.instance.ready_count(now) == 0;
             match self.prepare(id) {
                 Ok((body, cx)) => {
+                    let token = cx.own_cancellation.clone();
                     let run = run_body(id, body, cx);
+                    let mut task = None;
                     if alone {
                         self.active.set_inline(self.instance.pointer(id).map(|pointer| pointer.record.step.clone()));
                         self.inline = Some(Box::pin(run));
                     } else {
-                        self.beside.spawn(run);
+                        task = Some(self.beside.spawn(run));
+                    }
+                    if let Some(token) = token {
+                        self.cuttable.insert(id, Cuttable { token, task, drop_at: None });
                     }
                     running += 1;
                 }
@@ -231,6 +309,7 @@ impl<'a> Burst<'a> {
             key: std::sync::OnceLock::new(),
             attempt: pointer.record.attempts + 1,
             kept: pointer.kept(),
+            own_cancellation: node.can_be_cut.then(|| self.context.cancellation.child_token()),
         };
         Ok((body, cx))
     }
@@ -273,6 +352,7 @@ impl<'a> Burst<'a> {
         }
         let clock = self.node.clock.clone();
         let timer = self.instance.next_timer().map(|due| self.time.deadline(due));
+        let drop_at = self.next_drop();
         let timer_matters = timer.is_some() && self.has_bodies() && !self.stopping;
         tokio::select! {
             biased;
@@ -301,6 +381,10 @@ impl<'a> Burst<'a> {
                 None
             }
             () = clock.sleep_until(timer.unwrap_or_default()), if timer_matters => None,
+            () = clock.sleep_until(drop_at.unwrap_or_default()), if drop_at.is_some() => {
+                self.drop_cut();
+                None
+            }
             () = clock.sleep_until(self.drop_bodies_at.unwrap_or_default()), if self.drop_bodies_at.is_some() => {
                 self.drop_bodies_at = None;
                 self.drop_bodies().await;
@@ -327,6 +411,7 @@ impl<'a> Burst<'a> {
     }
 
     fn body_ended(&mut self, end: BodyEnd) {
+        self.cuttable.remove(&end.pointer);
         if end.result.is_err() && self.context.cancellation.is_cancelled() {
             self.instance.body_cut_short(end.pointer);
         } else {
@@ -458,6 +543,7 @@ impl<'a> Burst<'a> {
         self.inline = None;
         self.active.set_inline(None);
         self.beside.shutdown().await;
+        self.cuttable.clear();
         self.instance.bodies_dropped();
     }
 

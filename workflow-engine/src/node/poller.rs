@@ -74,10 +74,12 @@ impl Node {
 
     async fn walk(&self, all_that_is_due: bool) -> Result<(), BoxError> {
         let interval = self.settings.poll_interval;
+        // A walk takes its time, and so the next one begins later than an interval from now.
+        let horizon = interval.saturating_mul(3) / 2;
         let mut after: Option<(Timestamp, InstanceId)> = None;
         let mut room = self.permits.available_permits().min(KEPT_HINTS);
         loop {
-            let mut query = RunnableQuery::new(self.registry.known(), PAGE).with_horizon(interval);
+            let mut query = RunnableQuery::new(self.registry.known(), PAGE).with_horizon(horizon);
             query.after = after.take();
             let page = match self.store.runnable(&query).await {
                 Ok(page) => page,

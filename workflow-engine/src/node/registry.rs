@@ -1,4 +1,4 @@
-use crate::definition::Definition;
+use crate::{body::Known, definition::Definition};
 use latchwork_core::store::InstanceId;
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -9,6 +9,7 @@ use std::{
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     definitions: HashMap<Arc<str>, BTreeMap<u32, Registered>>,
+    fingerprints: Arc<Known>,
     /// What was reported already: once for each definition, not for each hint.
     reported: Mutex<HashSet<(Arc<str>, u32, &'static str)>>,
     /// How often hints of unknown definitions were offered to others.
@@ -25,12 +26,19 @@ pub(crate) struct Registered {
 
 impl Registry {
     pub(crate) fn insert(&mut self, definition: Arc<Definition>, conflict: Option<String>) {
+        // Nobody else has it while definitions are registered.
+        Arc::make_mut(&mut self.fingerprints).insert((definition.id.clone(), definition.version), definition.fingerprint.clone());
         let versions = self.definitions.entry(definition.id.clone()).or_default();
         versions.insert(definition.version, Registered { definition, conflict });
     }
 
     pub(crate) fn get(&self, id: &str, version: u32) -> Option<&Registered> {
         self.definitions.get(id)?.get(&version)
+    }
+
+    /// The fingerprints of all.
+    pub(crate) fn fingerprints(&self) -> Arc<Known> {
+        self.fingerprints.clone()
     }
 
     /// The highest version.

@@ -184,7 +184,7 @@ fn a_circle_of_jumps_that_waits_or_branches_is_sound() {
                 1 => flow.delay("pause", Duration::from_secs(1)),
                 2 => _ = flow.when("paid?", |order| order.paid, |then| then.end()),
                 3 => _ = flow.step::<Check>("check").outcome("done", |done| done.run("b", work)),
-                4 => flow.parallel("both", |all| all.branch("one", |b| b.delay("pause", Duration::from_secs(1)))),
+                4 => _ = flow.parallel("both", |all| all.branch("one", |b| b.delay("pause", Duration::from_secs(1)))),
                 _ => flow.repeat_while("while", |order| order.paid, |body| body.run("b", work)),
             }
             flow.go_to("a");

@@ -280,7 +280,7 @@ fn services_that_steps_need_and_the_default_policy_are_kept() {
     assert_eq!(definition.retry, Some(Retry::never()));
     let NodeKind::Step(step) = &definition.node(definition.by_name["check"]).kind else { panic!("a step") };
     assert_eq!(step.retry, Some(Retry::fixed(Duration::from_secs(2))));
-    assert_eq!(step.durability, crate::Durability::Replayable);
+    assert_eq!(step.durability, Some(crate::Durability::Replayable));
 }
 
 /// Every kind of step, nested five deep.
