@@ -9,7 +9,7 @@ use latchwork::{
     store::{EventId, NewEvent},
 };
 use latchwork_persistence_sqlite::SqliteStore;
-use latchwork_sqlite_client::SqliteOptions;
+use latchwork_sqlite_client::{SqliteClient, SqliteOptions, SqliteTransaction, sqlx};
 use latchwork_testkit::faults::{FaultyStore, StoreCall};
 use std::{
     collections::HashMap,
@@ -68,8 +68,54 @@ impl Workflow for Sweep {
         flow.delay("pause", Duration::from_millis(10));
         step(flow, "after timer");
         flow.for_each("items", |_| vec![1, 2, 3], |each| step(each, "item"));
+        flow.run("book", book)
+            .transactional()
+            .output(|(), log| log.steps.push("book".to_owned()))
+            .on_error(Retry::fixed(Duration::from_millis(5)).max_attempts(5));
+        flow.saga("trip", |saga| {
+            for name in ["flight", "hotel"] {
+                saga.step_with(name, move |_| Ok(Effect { name }))
+                    .output(move |_, log| log.steps.push(name.to_owned()))
+                    .compensate_sequence(move |undo| {
+                        let name: &'static str = if name == "flight" { "no flight" } else { "no hotel" };
+                        step(undo, name);
+                    });
+            }
+            saga.run("car", async |_, _| Err::<(), _>("no car".into())).on_error(Retry::never());
+        })
+        .on_error(Retry::never().then_continue());
         step(flow, "end");
     }
+}
+
+/// Writes to a table of the business, in the transaction of the step's checkpoint.
+async fn book(_: &Log, cx: &StepContext) -> StepResult<()> {
+    let mut transaction = cx.transaction().await?;
+    let sql = transaction.of::<SqliteTransaction>()?;
+    sqlx::query("INSERT INTO booking (key) VALUES (?)").bind(cx.idempotency_key()).execute(&mut **sql).await?;
+    Ok(())
+}
+
+async fn make_booking_table(file: &Path) {
+    let client = SqliteClient::open(SqliteOptions::new(file)).await.expect("opened");
+    let mut transaction = client.begin().await.expect("begun");
+    let table = sqlx::query("CREATE TABLE IF NOT EXISTS booking (key TEXT NOT NULL)");
+    table.execute(&mut *transaction).await.expect("made");
+    transaction.commit().await.expect("committed");
+    client.close().await;
+}
+
+/// The rows of the business.
+fn bookings(file: &Path) -> Vec<String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let client = SqliteClient::open(SqliteOptions::new(file)).await.expect("opened");
+        let mut reader = client.reader().await.expect("a reader");
+        let rows = sqlx::query_scalar("SELECT key FROM booking").fetch_all(&mut *reader).await.expect("read");
+        drop(reader);
+        client.close().await;
+        rows
+    })
 }
 
 struct Effect {
@@ -95,6 +141,7 @@ fn child() {
 }
 
 async fn live(folder: &Path) {
+    make_booking_table(&folder.join("store.db")).await;
     let context = ProviderContext::new(Namespace::default(), "node");
     let options = SqliteOptions::parse(&folder.join("store.db").to_string_lossy()).expect("a path");
     let store = FaultyStore::new(SqliteStore::open(options, &context).await.expect("the store opens"));
@@ -134,7 +181,7 @@ async fn live(folder: &Path) {
 }
 
 /// The calls that write.
-const CALLS: [StoreCall; 3] = [StoreCall::Create, StoreCall::Publish, StoreCall::Commit];
+const CALLS: [StoreCall; 4] = [StoreCall::Create, StoreCall::Publish, StoreCall::Commit, StoreCall::CommitStep];
 
 fn spawn(folder: &Path, death: Option<&str>) -> std::process::Child {
     let mut command = Command::new(std::env::current_exe().expect("this test's file"));
@@ -151,8 +198,25 @@ fn check(folder: &Path, kills: usize, what: &str) {
     assert!(status.success(), "{what}: the last life failed");
     let mut done: Log = serde_json::from_str(&fs::read_to_string(folder.join("done")).expect("the end")).expect("json");
     done.steps.sort();
-    let expected = ["after event", "after timer", "begin", "end", "flaky", "item", "item", "item"];
-    assert_eq!(done.steps, expected, "{what}: the end differs");
+    let all = [
+        "after event",
+        "after timer",
+        "begin",
+        "book",
+        "end",
+        "flaky",
+        "flight",
+        "hotel",
+        "item",
+        "item",
+        "item",
+        "no flight",
+        "no hotel",
+    ];
+    assert_eq!(done.steps, all, "{what}: the end differs");
+    // Neither half of a transactional step stands alone: its row is there once, however often it was tried.
+    assert_eq!(bookings(&folder.join("store.db")).len(), 1, "{what}: the step's own row");
+    let expected: Vec<&str> = all.into_iter().filter(|step| *step != "book").collect();
     let ledger = fs::read_to_string(folder.join("ledger")).expect("the ledger");
     let mut by_key: HashMap<&str, (&str, usize)> = HashMap::new();
     for line in ledger.lines() {

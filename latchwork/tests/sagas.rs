@@ -298,6 +298,19 @@ on_each_store! {
         node.stop_clean().await;
     }
 
+    async fn a_crash_before_it_is_known_what_to_undo_is_found_by_the_next_node(world: World) {
+        world.probe.fail("b", 1);
+        let first = world.run(Ends).await;
+        let gate = first.means.store.on(StoreCall::LoadScope).hold();
+        let id = first.begin::<Ends>(Data::default()).await.id().clone();
+        world.soon(gate.reached(1)).await;
+        world.kill(first);
+        let node = world.run(Ends).await;
+        world.fly(node.workflow_instance::<Ends>(id).ended()).await.expect("ended");
+        assert_eq!(path(&world), ["a", "b", "-b", "-a"]);
+        node.stop_clean().await;
+    }
+
     async fn what_is_undone_is_told_by_the_history(world: World) {
         world.probe.fail("b", 1);
         let node = world.run(Ends).await;

@@ -179,6 +179,8 @@ pub struct WorkflowOptions {
     pub replace_identity: bool,
     /// Who makes schemas. Default: the host creates and migrates.
     pub schema: SchemaMode,
+    /// How long the body of a transactional step may keep its transaction open. Default 5 s.
+    pub transaction_limit: Duration,
     /// Largest data of an instance, in bytes of JSON. Default 1 MiB, at most 16 MiB.
     pub data_limit: usize,
     /// Largest data of an event, in bytes of JSON. Default 256 KiB, at most 1 MiB.
@@ -209,6 +211,7 @@ impl Default for WorkflowOptions {
             single_node: false,
             replace_identity: false,
             schema: SchemaMode::default(),
+            transaction_limit: Duration::from_secs(5),
             data_limit: crate::limits::DATA_BYTES,
             event_limit: crate::limits::EVENT_BYTES,
             clock: Arc::new(SystemClock::new()),
@@ -326,6 +329,9 @@ impl WorkflowOptions {
         }
         if self.burst_budget.is_zero() {
             return refuse("burst_budget", "it must be above zero, or no instance gets anywhere");
+        }
+        if self.transaction_limit.is_zero() {
+            return refuse("transaction_limit", "it must be above zero, or no transactional step ends in time");
         }
         if self.data_limit == 0 || self.data_limit > crate::limits::DATA_BYTES_MAX {
             return refuse("data_limit", "it must be 1 byte to 16 MiB");

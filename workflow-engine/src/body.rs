@@ -7,11 +7,14 @@ use crate::{
     services::{ServiceMissing, Services},
 };
 use chrono::{DateTime, Utc};
-use latchwork_core::store::{ActivityOutcome, Encoded, InstanceId, PointerId};
+use latchwork_core::{
+    limits, name,
+    store::{ActivityOutcome, Encoded, EventId, InstanceId, NewEvent, NewInstance, PointerId, StepTransaction},
+};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use std::{
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 use tokio_util::sync::CancellationToken;
@@ -174,7 +177,7 @@ impl ExecutionResult {
 
 /// What a body is given.
 #[doc(alias = "IStepExecutionContext")]
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct StepContext {
     pub(crate) burst: Arc<BurstContext>,
     pub(crate) step: Arc<str>,
@@ -184,18 +187,80 @@ pub struct StepContext {
     pub(crate) kept: Kept,
     /// Of a body that can be told to end alone.
     pub(crate) own_cancellation: Option<CancellationToken>,
+    /// What the body asked the host to do together with its checkpoint.
+    pub(crate) outbox: Arc<Mutex<Outbox>>,
+    /// Of a transactional step.
+    pub(crate) transaction: Option<SharedTransaction>,
+}
+
+impl Clone for StepContext {
+    /// A clone lives as long as it likes, so it has no [transaction](Self::transaction), and what is published by it goes nowhere once the
+    /// body has ended.
+    fn clone(&self) -> Self {
+        Self {
+            burst: self.burst.clone(),
+            step: self.step.clone(),
+            pointer: self.pointer,
+            key: self.key.clone(),
+            attempt: self.attempt,
+            kept: self.kept.clone(),
+            own_cancellation: self.own_cancellation.clone(),
+            outbox: self.outbox.clone(),
+            transaction: None,
+        }
+    }
+}
+
+/// Calls of a body that are stored with its checkpoint.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    pub(crate) events: Vec<NewEvent>,
+    pub(crate) instances: Vec<NewInstance>,
+}
+
+/// The open transaction of a step; empty when it has ended.
+pub(crate) type SharedTransaction = Arc<tokio::sync::Mutex<Option<OpenTransaction>>>;
+
+/// A transaction of the store, in which a step writes.
+pub(crate) struct OpenTransaction(pub(crate) Box<dyn StepTransaction>);
+
+impl std::fmt::Debug for OpenTransaction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OpenTransaction")
+    }
+}
+
+/// The transaction of a [transactional](crate::StepBuilder::transactional) step, while its body writes in it.
+#[derive(Debug)]
+pub struct TransactionGuard<'a>(tokio::sync::MutexGuard<'a, Option<OpenTransaction>>);
+
+impl TransactionGuard<'_> {
+    /// The store's own transaction, which is of the type that its client crate says, for example `SqliteTransaction`.
+    ///
+    /// # Errors
+    /// When the store's transactions are of another type.
+    pub fn of<T: 'static>(&mut self) -> StepResult<&mut T> {
+        let transaction = self.0.as_mut().and_then(|open| open.0.as_any().downcast_mut());
+        transaction.ok_or_else(|| StepError::permanent(format!("the store's transaction is no `{}`", std::any::type_name::<T>())))
+    }
 }
 
 /// What all bodies of a burst are given.
-#[derive(Debug)]
 pub(crate) struct BurstContext {
     pub(crate) services: Arc<Services>,
     pub(crate) instance: InstanceId,
     pub(crate) fencing: Option<u64>,
     /// The fingerprints of the host's workflows.
     pub(crate) known: Arc<Known>,
+    pub(crate) middleware: Arc<[Arc<dyn crate::StepMiddleware>]>,
     /// Fires when bodies should end early.
     pub(crate) cancellation: CancellationToken,
+}
+
+impl std::fmt::Debug for BurstContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BurstContext").field("instance", &self.instance).finish_non_exhaustive()
+    }
 }
 
 /// The fingerprints of workflows, by id and version.
@@ -252,6 +317,61 @@ impl StepContext {
     #[must_use]
     pub fn fencing_token(&self) -> Option<u64> {
         self.burst.fencing
+    }
+
+    /// The transaction in which this step's checkpoint will be written, to write in it too: both are stored, or neither. Only in
+    /// [transactional](crate::StepBuilder::transactional) steps; a clone of the context has none, so that it cannot outlive the body.
+    ///
+    /// # Errors
+    /// When the step is not transactional.
+    pub async fn transaction(&self) -> StepResult<TransactionGuard<'_>> {
+        let not = || StepError::permanent(format!("step `{}` is not transactional; say so with `.transactional()`", self.step));
+        let transaction = self.transaction.as_ref().ok_or_else(not)?;
+        Ok(TransactionGuard(transaction.lock().await))
+    }
+
+    /// Publishes an event together with this step's checkpoint: once, when the step is done; not when it fails or runs again.
+    ///
+    /// # Errors
+    /// A bad name or key, or data that cannot be written as JSON or are too large.
+    pub fn publish_event(&self, event: &str, key: &str, data: impl Serialize) -> StepResult<EventId> {
+        name::check("event name", event).map_err(StepError::permanent)?;
+        name::check("event key", key).map_err(StepError::permanent)?;
+        let data = Encoded::of(&data)?;
+        let (bytes, limit) = (data.as_str().len(), limits::EVENT_BYTES);
+        if bytes > limit {
+            return Err(StepError::permanent(format!(
+                "the data of event `{event}` have {bytes} bytes of JSON, the limit is {limit}"
+            )));
+        }
+        let event = NewEvent::new(event, key).with_data(data);
+        let id = event.id.clone();
+        self.outbox().events.push(event);
+        Ok(id)
+    }
+
+    /// Starts a workflow together with this step's checkpoint: once, when the step is done; not when it fails or runs again. With a business
+    /// key that another instance of the workflow has, nothing is started. It is not waited for; see
+    /// [`sub_workflow`](crate::WorkflowBuilder::sub_workflow).
+    ///
+    /// # Errors
+    /// A workflow that is not registered on this host, a bad key, or data that cannot be written as JSON.
+    pub fn start_workflow<W: crate::Workflow>(&self, data: &W::Data, business_key: Option<&str>) -> StepResult<InstanceId> {
+        let fingerprint = self
+            .fingerprint_of(W::ID, W::VERSION)
+            .ok_or_else(|| StepError::from(format!("workflow `{}` version {} is not registered here", W::ID, W::VERSION)))?;
+        let mut instance = NewInstance::new(W::ID, W::VERSION, fingerprint, Encoded::of(data)?);
+        if let Some(key) = business_key {
+            name::check("business key", key).map_err(StepError::permanent)?;
+            instance = instance.with_business_key(key);
+        }
+        let id = instance.id.clone();
+        self.outbox().instances.push(instance);
+        Ok(id)
+    }
+
+    pub(crate) fn outbox(&self) -> std::sync::MutexGuard<'_, Outbox> {
+        self.outbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Cancelled when the body should end early: the step was [cancelled](crate::StepBuilder::cancel_when), another branch was

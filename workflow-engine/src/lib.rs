@@ -9,11 +9,14 @@ mod error;
 mod host;
 mod hub;
 mod instance;
+pub mod middleware;
 mod node;
 mod policy;
 mod services;
 
-pub use body::{ExecutionResult, StepBody, StepContext, StepFn};
+#[doc(hidden)]
+pub use body::ChildRequest;
+pub use body::{ExecutionResult, StepBody, StepContext, StepFn, TransactionGuard};
 pub use builder::*;
 pub use cron::{Cron, MissedTicks};
 pub use data::{AnyData, Each, Scope, WorkflowData};
@@ -21,6 +24,7 @@ pub use definition::{AfterCancel, Definition, DefinitionError, DefinitionProblem
 pub use error::{StepError, StepResult};
 pub use host::{Completion, HostError, InstanceHandle, Start, StopReport, WorkflowHandle, WorkflowHost, WorkflowHostBuilder};
 pub use hub::LocalEventHub;
+pub use middleware::{Next, StepMiddleware, WorkflowContext, WorkflowMiddleware};
 pub use node::{HealthReport, ServiceHealth};
 pub use policy::{Durability, GivingUp, Retry};
 pub use services::{ServiceMissing, Services};

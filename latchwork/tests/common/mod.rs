@@ -159,6 +159,11 @@ impl World {
         Self { clock, probe: Probe::default(), open, look, single_node, patience, hosts, _folder: folder, locks, queue }
     }
 
+    /// The store's file, if it has one.
+    pub fn file(&self) -> Option<std::path::PathBuf> {
+        self._folder.as_ref().map(|folder| folder.path().join("world.db"))
+    }
+
     pub fn is_memory(&self) -> bool {
         self._folder.is_none()
     }

@@ -10,7 +10,7 @@ use latchwork_core::{
         StoreCapabilities, StoreError, StoreErrorKind, StoreStatistics, SubmitOutcome,
     },
 };
-use std::{fmt, sync::Arc, time::Duration};
+use std::{any::Any, fmt, sync::Arc, time::Duration};
 
 /// The calls of a store, by its methods' names. What they are about: the instance where there is one, `name key` of an event,
 /// the name of an activity, the definition.
@@ -29,6 +29,8 @@ pub enum StoreCall {
     Commit,
     Fence,
     Begin,
+    /// The commit of a step's transaction with its checkpoint.
+    CommitStep,
     Publish,
     Append,
     ReadInbox,
@@ -113,6 +115,39 @@ impl FaultyStore {
     }
 }
 
+/// A step's transaction whose commit fails, waits and loses its answer on command.
+struct FaultyTransaction {
+    inner: Box<dyn StepTransaction>,
+    faults: Faults<StoreCall, StoreErrorKind>,
+    domain: String,
+}
+
+#[async_trait]
+impl StepTransaction for FaultyTransaction {
+    fn as_any(&mut self) -> &mut (dyn Any + Send) {
+        self.inner.as_any()
+    }
+
+    async fn commit(self: Box<Self>, checkpoint: Arc<Checkpoint>) -> CheckpointOutcome {
+        let Self { inner, faults, domain } = *self;
+        let failed = |kind| {
+            let error = StoreError::new(kind, domain.clone(), "commitstep").with_source("a fault on command");
+            CheckpointOutcome::Failed(error)
+        };
+        match faults.before(StoreCall::CommitStep, checkpoint.instance.as_str()).await {
+            Err(kind) => failed(kind),
+            Ok(answer) => {
+                let outcome = inner.commit(checkpoint).await;
+                answer.after().await.err().map_or(outcome, failed)
+            }
+        }
+    }
+
+    async fn rollback(self: Box<Self>) -> Result<(), StoreError> {
+        self.inner.rollback().await
+    }
+}
+
 #[async_trait]
 impl PersistenceProvider for FaultyStore {
     fn capabilities(&self) -> StoreCapabilities {
@@ -179,7 +214,10 @@ impl PersistenceProvider for FaultyStore {
     }
 
     async fn begin(&self) -> Result<Option<Box<dyn StepTransaction>>, StoreError> {
-        self.call(StoreCall::Begin, "", self.inner.begin()).await
+        let begun = self.call(StoreCall::Begin, "", self.inner.begin()).await?;
+        let domain = self.inner.capabilities().domain;
+        Ok(begun
+            .map(|inner| Box::new(FaultyTransaction { inner, faults: self.faults.clone(), domain }) as Box<dyn StepTransaction>))
     }
 
     async fn publish(&self, events: &[NewEvent]) -> Result<PublishOutcome, StoreError> {

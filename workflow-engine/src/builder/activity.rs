@@ -63,6 +63,10 @@ impl ErasedBody for ActivityBody {
         };
         Box::pin(std::future::ready(answer))
     }
+
+    fn body_mut(&mut self) -> &mut dyn Any {
+        self
+    }
 }
 
 /// A step that has a worker do something.
@@ -156,6 +160,10 @@ struct SubWorkflowBody {
 impl ErasedBody for SubWorkflowBody {
     fn run<'a>(&'a mut self, cx: &'a StepContext) -> BoxFuture<'a, StepResult> {
         Box::pin(std::future::ready(self.answer(cx)))
+    }
+
+    fn body_mut(&mut self) -> &mut dyn Any {
+        self
     }
 }
 

@@ -160,6 +160,15 @@ macro_rules! durability_methods {
             self
         }
 
+        /// The body writes in the transaction in which its checkpoint is written: its own SQL and the completion of the step are stored together,
+        /// or neither. The body may still run more than once; what it has written then is taken back. Only on a store that has such
+        /// transactions; the body gets it by [`StepContext::transaction`](crate::StepContext::transaction), and has to end within the host's
+        /// `transaction_limit`. While it runs, no other checkpoint of the instance is written.
+        pub fn transactional(self) -> Self {
+            self.step.change(|step| step.transactional = true);
+            self
+        }
+
         /// The body asks for this service: a host without it does not start.
         pub fn needs<T: Send + Sync + 'static>(self) -> Self {
             self.step.needs::<T>();

@@ -22,6 +22,10 @@ impl<B: StepBody> ErasedBody for Body<B> {
     fn run<'a>(&'a mut self, cx: &'a StepContext) -> BoxFuture<'a, StepResult> {
         Box::pin(self.0.run(cx))
     }
+
+    fn body_mut(&mut self) -> &mut dyn Any {
+        &mut self.0
+    }
 }
 
 /// A function as a body. It holds the data that it sees until it has run: who changes data must find them unshared.
@@ -48,6 +52,17 @@ where
             self.result = Some(result.await?);
             Ok(ExecutionResult::Next)
         })
+    }
+
+    fn body_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn put_result(&mut self, result: &mut dyn Any) -> bool {
+        let Some(result) = result.downcast_mut::<Option<R>>() else { return false };
+        self.seen = None;
+        self.result = result.take();
+        true
     }
 }
 

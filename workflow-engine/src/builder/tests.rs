@@ -78,6 +78,7 @@ fn context(services: Services) -> StepContext {
         instance: latchwork_core::store::InstanceId::new(),
         fencing: None,
         known: Arc::default(),
+        middleware: Arc::new([]),
         cancellation: tokio_util::sync::CancellationToken::new(),
     };
     StepContext {
@@ -88,6 +89,8 @@ fn context(services: Services) -> StepContext {
         attempt: 1,
         kept: crate::body::Kept::default(),
         own_cancellation: None,
+        outbox: Arc::default(),
+        transaction: None,
     }
 }
 

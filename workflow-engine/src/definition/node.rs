@@ -188,6 +188,15 @@ pub(crate) type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 /// A body with its type erased.
 pub(crate) trait ErasedBody: Any + Send {
     fn run<'a>(&'a mut self, cx: &'a StepContext) -> BoxFuture<'a, StepResult>;
+
+    /// The user's body.
+    fn body_mut(&mut self) -> &mut dyn Any;
+
+    /// Takes the result in place of a run, when it is an `Option` of the type of a function's result.
+    fn put_result(&mut self, result: &mut dyn Any) -> bool {
+        let _ = result;
+        false
+    }
 }
 
 pub(crate) type Make = Box<dyn Fn(&Services) -> Result<Box<dyn ErasedBody>, ServiceMissing> + Send + Sync>;

@@ -4,6 +4,7 @@ use crate::{
     definition::{Definition, DefinitionError, NodeKind, shape_difference},
     hub::LocalEventHub,
     instance::Rules,
+    middleware::{Middleware, StepMiddleware, WorkflowMiddleware},
     node::{Node, Settings},
     policy::Retry,
     services::Services,
@@ -24,6 +25,8 @@ pub struct WorkflowHostBuilder {
     services: Services,
     definitions: Vec<Result<Definition, DefinitionError>>,
     retry: Option<Retry>,
+    step_middleware: Vec<Arc<dyn StepMiddleware>>,
+    workflow_middleware: Vec<Arc<dyn WorkflowMiddleware>>,
 }
 
 impl fmt::Debug for WorkflowHostBuilder {
@@ -53,6 +56,21 @@ impl WorkflowHostBuilder {
     #[allow(clippy::needless_pass_by_value, reason = "a workflow is a description, handed over once")]
     pub fn workflow<W: Workflow>(mut self, workflow: W) -> Self {
         self.definitions.push(define(&workflow));
+        self
+    }
+
+    /// Stands around each run of a step's body; the first one that is registered is the outermost. See [`middleware`](crate::middleware).
+    #[doc(alias = "AddWorkflowStepMiddleware")]
+    pub fn step_middleware(mut self, middleware: impl StepMiddleware) -> Self {
+        self.step_middleware.push(Arc::new(middleware));
+        self
+    }
+
+    /// Stands at the beginning, at each burst and at the end of each instance; called in the order of registration. See
+    /// [`middleware`](crate::middleware).
+    #[doc(alias = "AddWorkflowMiddleware")]
+    pub fn workflow_middleware(mut self, middleware: impl WorkflowMiddleware) -> Self {
+        self.workflow_middleware.push(Arc::new(middleware));
         self
     }
 
@@ -114,7 +132,7 @@ impl WorkflowHostBuilder {
     /// [`HostError`]: an unsound definition or setting, a missing provider or service, a provider that cannot be opened, locks that do
     /// not reach as far as the store, or a store that belongs to another cluster.
     pub async fn start(self) -> Result<WorkflowHost, HostError> {
-        let Self { mut options, services, definitions, retry } = self;
+        let Self { mut options, services, definitions, retry, step_middleware, workflow_middleware } = self;
         options.validate()?;
         let definitions = definitions.into_iter().collect::<Result<Vec<_>, _>>()?;
         check_definitions(&definitions, options.run_workflows.then_some(&services))?;
@@ -138,6 +156,9 @@ impl WorkflowHostBuilder {
                 "the queue does not reach as far as the store: other nodes' work arrives by their polls only"
             );
         }
+        if !store.capabilities().transactional_steps {
+            refuse_transactional(&definitions, &store.capabilities().domain)?;
+        }
         store.prepare(options.schema).await?;
         let identity = claim_identity(&options, &*lock, &*store).await?;
         let mut registry = crate::node::Registry::default();
@@ -156,6 +177,7 @@ impl WorkflowHostBuilder {
             max_concurrent_steps: options.max_concurrent_steps,
             stop_grace: options.stop_grace,
             burst_budget: options.burst_budget,
+            transaction_limit: options.transaction_limit,
             event_limit: options.event_limit,
             data_limit: options.data_limit.min(store.capabilities().largest_data),
             run_workflows: options.run_workflows,
@@ -177,6 +199,7 @@ impl WorkflowHostBuilder {
             clock: options.clock.clone(),
             registry,
             services: Arc::new(services),
+            middleware: Middleware { steps: step_middleware.into(), workflows: workflow_middleware.into() },
             health: Default::default(),
             completions: Default::default(),
             active: Default::default(),
@@ -223,6 +246,18 @@ fn check_definitions(definitions: &[Definition], services: Option<&Services>) ->
                     return Err(missing(&node.name, source));
                 }
             }
+        }
+    }
+    Ok(())
+}
+
+/// A store without transactions for steps cannot run those that ask for one.
+fn refuse_transactional(definitions: &[Definition], store: &str) -> Result<(), HostError> {
+    for definition in definitions {
+        let steps = definition.nodes.iter().filter(|node| matches!(&node.kind, NodeKind::Step(step) if step.transactional));
+        if let Some(node) = steps.into_iter().next() {
+            let (definition, version) = (definition.id.to_string(), definition.version);
+            return Err(HostError::NoTransactions { definition, version, step: node.name.to_string(), store: store.to_owned() });
         }
     }
     Ok(())

@@ -47,6 +47,30 @@ pub enum HostError {
         /// That workflow's version.
         called: u32,
     },
+    /// A step is transactional, and the store has no transactions for steps.
+    #[error(
+        "workflow `{definition}` version {version}, step `{step}` is transactional, and the store `{store}` has no transactions for steps"
+    )]
+    #[non_exhaustive]
+    NoTransactions {
+        /// The definition.
+        definition: String,
+        /// The version.
+        version: u32,
+        /// The step.
+        step: String,
+        /// The store.
+        store: String,
+    },
+    /// A middleware refused the start of an instance.
+    #[error("a middleware refused to start workflow `{definition}`: {reason}")]
+    #[non_exhaustive]
+    Middleware {
+        /// The definition.
+        definition: String,
+        /// What it said.
+        reason: String,
+    },
     /// A step needs a service that the host does not have.
     #[error("workflow `{definition}` version {version}, step `{step}`: {source}")]
     #[non_exhaustive]
@@ -230,6 +254,10 @@ pub enum HostError {
 impl HostError {
     pub(super) fn provider(role: &'static str, source: impl Into<BoxError>) -> Self {
         Self::Provider { role, source: source.into() }
+    }
+
+    pub(super) fn refused(definition: &str, error: &crate::StepError) -> Self {
+        Self::Middleware { definition: definition.to_owned(), reason: error.to_string() }
     }
 
     pub(super) fn data(what: impl Into<String>, source: impl Into<BoxError>) -> Self {

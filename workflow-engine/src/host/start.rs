@@ -1,12 +1,14 @@
 use super::{HostError, WorkflowHandle, WorkflowHost};
-use crate::{builder::Workflow, data::AnyData};
+use crate::{builder::Workflow, data::AnyData, instance::panicked, middleware::WorkflowContext};
+use futures_util::FutureExt;
 use latchwork_core::{
     limits, name,
-    store::{AttributeValue, CreateOutcome, InstanceId, NewInstance},
+    store::{AttributeValue, CreateOutcome, InstanceId, NewInstance, WorkflowStatus},
 };
 use std::{
     fmt,
     future::{Future, IntoFuture},
+    panic::AssertUnwindSafe,
     pin::Pin,
 };
 
@@ -88,6 +90,24 @@ impl<'h, W: Workflow> Start<'h, W> {
         instance.reference = self.reference;
         instance.attributes = self.attributes;
         let item = instance.work_item();
+        if !node.middleware.workflows.is_empty() {
+            let context = WorkflowContext {
+                instance: &instance.id,
+                definition: W::ID,
+                version: W::VERSION,
+                business_key: instance.business_key.as_deref(),
+                reference: instance.reference.as_deref(),
+                created: None,
+                status: WorkflowStatus::Runnable,
+                reason: None,
+                data: Some(&self.data),
+                services: &node.services,
+            };
+            for middleware in node.middleware.workflows.iter() {
+                let called = AssertUnwindSafe(middleware.before_start(&context)).catch_unwind().await;
+                called.unwrap_or_else(|panic| Err(panicked(&*panic))).map_err(|error| HostError::refused(W::ID, &error))?;
+            }
+        }
         let created = node.store.create(std::slice::from_ref(&instance)).await?;
         match created.into_iter().next() {
             Some(CreateOutcome::Exists { instance, .. }) => Ok(WorkflowHandle::new(self.host.instance(instance)).existing()),

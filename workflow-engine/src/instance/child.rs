@@ -2,11 +2,16 @@
 
 use super::{
     Instance,
-    pointer::{ChildEnd, Wait},
+    pointer::{ChildEnd, PointerState, Wait},
 };
-use latchwork_core::store::{Control, InstanceId, NewInstance, ParentLink, PointerId, PointerStatus, WorkflowStatus};
+use latchwork_core::store::{Control, Encoded, InstanceId, NewInstance, ParentLink, PointerId, PointerStatus, WorkflowStatus};
 use serde_json::Value;
 use std::sync::Arc;
+
+/// The workflow that a stored pointer waits for.
+pub(crate) fn child_in(state: &Encoded) -> Option<InstanceId> {
+    serde_json::from_str::<PointerState>(state.as_str()).ok()?.child
+}
 
 impl Instance {
     /// Starts a workflow with the next checkpoint, and lets a pointer wait for its end.

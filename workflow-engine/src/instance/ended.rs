@@ -2,7 +2,7 @@
 
 use super::{Instance, changes::StepOfCheckpoint, flow::values_as_items};
 use crate::{
-    body::ExecutionResult,
+    body::{ExecutionResult, Outbox},
     definition::{AfterCancel, ErasedBody, NodeKind},
     error::{StepError, StepResult},
     policy::{Durability, GivingUp},
@@ -17,30 +17,50 @@ use serde_json::Value;
 use std::sync::Arc;
 
 impl Instance {
-    /// A body ended. `body` is gone when it panicked.
-    pub(crate) fn body_ended(&mut self, id: PointerId, body: Option<Box<dyn ErasedBody>>, result: StepResult, now: Timestamp) {
+    /// A body ended; whether what it did stands. `body` is gone when it panicked; `outbox` is what is to be stored when it has succeeded.
+    pub(crate) fn body_ended(
+        &mut self,
+        id: PointerId,
+        body: Option<Box<dyn ErasedBody>>,
+        result: StepResult,
+        outbox: Outbox,
+        now: Timestamp,
+    ) -> bool {
         // The pointer is gone when its branch ended first.
-        let Some(pointer) = self.pointers.get_mut(&id) else { return };
+        let Some(pointer) = self.pointers.get_mut(&id) else { return false };
         if !std::mem::take(&mut pointer.running) {
-            return;
+            return false;
         }
         self.running = self.running.saturating_sub(1);
         if self.status.is_terminal() {
-            return;
+            return false;
         }
         pointer.record.attempts += 1;
+        let node = pointer.node;
         self.forget_faults();
         self.changes.ended_steps.push(StepOfCheckpoint { pointer: id });
-        if let Some(saga) = self.failing_saga_around(id) {
-            self.ended_in_failed_saga(id, body, result, now);
-            self.try_undo(saga, now);
-            return self.advance(now);
-        }
-        let applied = result.and_then(|result| self.apply_result(id, body, result, now));
-        if let Err(error) = applied {
-            self.failed(id, &error, now);
+        let stands = match self.failing_saga_around(id) {
+            Some(saga) => {
+                let stands = self.ended_in_failed_saga(id, body, result, now);
+                self.try_undo(saga, now);
+                stands
+            }
+            None => match result.and_then(|result| self.apply_result(id, body, result, now)) {
+                Ok(()) => true,
+                Err(error) => {
+                    self.failed(id, &error, now);
+                    false
+                }
+            },
+        };
+        if stands {
+            let is_transactional = matches!(&self.definition.node(node).kind, NodeKind::Step(step) if step.transactional);
+            self.changes.durable |= is_transactional || !(outbox.events.is_empty() && outbox.instances.is_empty());
+            self.changes.events.extend(outbox.events);
+            self.changes.children.extend(outbox.instances);
         }
         self.advance(now);
+        stands
     }
 
     fn apply_result(

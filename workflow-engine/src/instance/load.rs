@@ -40,6 +40,7 @@ impl Instance {
             definition,
             id: header.id,
             reference: header.reference,
+            business_key: header.business_key,
             status: header.status,
             reason: header.reason,
             parent: header.parent,

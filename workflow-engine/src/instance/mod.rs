@@ -16,6 +16,7 @@ mod saga;
 mod side;
 
 pub(crate) use changes::{StepOfCheckpoint, Unwritable};
+pub(crate) use child::child_in;
 pub(crate) use pointer::{ChildEnd, Pointer, PointerMap};
 
 use crate::{
@@ -29,7 +30,8 @@ use flow::Task;
 use latchwork_core::{
     clock::{self, Timestamp},
     hub::LifeCycleKind,
-    store::{CheckpointId, InboxId, InstanceId, ParentLink, PointerId, Revision, SubscriptionId, WorkflowStatus},
+    limits,
+    store::{CheckpointId, ErrorRecord, InboxId, InstanceId, ParentLink, PointerId, Revision, SubscriptionId, WorkflowStatus},
 };
 use std::{
     collections::{BTreeSet, HashMap, HashSet, VecDeque},
@@ -53,10 +55,11 @@ pub(crate) struct Instance {
     pub(crate) definition: Arc<Definition>,
     pub(crate) id: InstanceId,
     pub(crate) reference: Option<String>,
+    pub(crate) business_key: Option<String>,
     pub(crate) status: WorkflowStatus,
     pub(crate) reason: Option<String>,
     parent: Option<ParentLink>,
-    created: Timestamp,
+    pub(crate) created: Timestamp,
     revision: Revision,
     fault_count: u32,
     /// The checkpoint before which no body starts: it says that the burst before was cut short.
@@ -123,6 +126,25 @@ impl Instance {
         None
     }
 
+    /// Whether the body that could run next shares a transaction with its checkpoint.
+    pub(crate) fn next_is_transactional(&self) -> bool {
+        let next = self.ready.iter().find_map(|id| self.pointers.get(id).filter(|pointer| pointer.can_run()));
+        next.is_some_and(|pointer| matches!(&self.definition.node(pointer.node).kind, NodeKind::Step(step) if step.transactional))
+    }
+
+    /// That the instance was started, when it was not told yet.
+    pub(crate) fn take_started(&mut self) -> Option<LifeCycleKind> {
+        let is_first = matches!(self.happened.first(), Some(LifeCycleKind::Started));
+        is_first.then(|| self.happened.remove(0))
+    }
+
+    /// Keeps an error of what stands around the workflow.
+    pub(crate) fn keep_error(&mut self, place: &str, message: &str, attempt: u32, now: Timestamp) {
+        let message = limits::cut(message, limits::ERROR_TEXT_BYTES).to_owned();
+        let (instance, pointer, time) = (self.id.clone(), PointerId::from_u128(0), clock::whole_micros(now));
+        self.changes.errors.push(ErrorRecord { instance, pointer, step: place.into(), attempt, time, message });
+    }
+
     /// Bodies that could run now.
     pub(crate) fn ready_count(&self, now: Timestamp) -> usize {
         if self.status == WorkflowStatus::Runnable && !self.is_held(now) { self.ready.len() } else { 0 }
@@ -148,9 +170,9 @@ impl Instance {
         }
     }
 
-    /// Whether bodies run or can run.
+    /// Whether there is something to do without waiting for anybody: bodies that run or can run, or a saga that is to be undone.
     fn has_work(&self) -> bool {
-        self.running > 0 || !self.ready.is_empty() || !self.blocked.is_empty()
+        self.running > 0 || !self.undoing.is_empty() || !self.ready.is_empty() || !self.blocked.is_empty()
     }
 
     /// The steps whose bodies run.

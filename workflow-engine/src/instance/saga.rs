@@ -116,7 +116,7 @@ impl Instance {
         body: Option<Box<dyn ErasedBody>>,
         result: StepResult,
         now: Timestamp,
-    ) {
+    ) -> bool {
         self.changes.durable = true;
         let done = match result {
             Ok(ExecutionResult::Next | ExecutionResult::Outcome(_) | ExecutionResult::Branch(_)) => {
@@ -130,6 +130,7 @@ impl Instance {
         }
         let status = if matches!(done, Ok(true)) { PointerStatus::Complete } else { PointerStatus::Cancelled };
         self.close(id, status, now);
+        done.is_ok()
     }
 
     /// Asks for what there is to undo in a saga.

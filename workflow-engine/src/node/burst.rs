@@ -1,16 +1,17 @@
 //! A burst: an instance advances in memory, under its lock, until it rests.
 
-use super::{Active, BackOff, CANCEL_GRACE, Node, time::StoreTime};
+use super::{Active, BackOff, CANCEL_GRACE, Node, around::Told, time::StoreTime};
 use crate::{
-    body::{BurstContext, StepContext},
+    body::{BurstContext, OpenTransaction, Outbox, SharedTransaction, StepContext},
     definition::{BoxFuture, ErasedBody, NodeKind},
     error::{StepError, StepResult},
     instance::{Instance, StepOfCheckpoint, Unwritable, guarded, panicked},
+    middleware::{self, WorkflowContext},
 };
 use futures_util::FutureExt;
 use latchwork_core::{
     clock::{ClockExt, Timestamp},
-    hub::LifeCycleEvent,
+    hub::{LifeCycleEvent, LifeCycleKind},
     lock::LockGuard,
     queue::WorkItem,
     store::{Checkpoint, CheckpointOutcome, Committed, InboxRow, PointerId, StoreError, WorkflowStatus},
@@ -44,6 +45,9 @@ struct BodyEnd {
     /// Gone when it panicked.
     body: Option<Box<dyn ErasedBody>>,
     result: StepResult,
+    outbox: Outbox,
+    /// Of a transactional step.
+    transaction: Option<SharedTransaction>,
 }
 
 /// A running body that can be told to end alone.
@@ -78,6 +82,14 @@ pub(super) struct Burst<'a> {
     /// The running bodies that can be told to end one by one.
     cuttable: HashMap<PointerId, Cuttable>,
     in_flight: Option<InFlight>,
+    /// A transactional body runs: no checkpoint is written until it ends, but its own.
+    in_transaction: Option<PointerId>,
+    /// The transaction with which the next checkpoint is written.
+    transaction: Option<OpenTransaction>,
+    /// Whether the end was told to what stands around workflows.
+    end_told: bool,
+    /// Steps that were started, to be told.
+    started: Vec<LifeCycleKind>,
     /// When bodies that were cancelled are dropped, by the monotonic clock.
     drop_bodies_at: Option<Duration>,
     /// Whether the rest of the node was told which bodies run. Those that end at once are not worth it.
@@ -96,6 +108,7 @@ impl<'a> Burst<'a> {
             instance: instance.id.clone(),
             fencing: guard.fencing_token(),
             known: node.registry.fingerprints(),
+            middleware: node.middleware.steps.clone(),
             cancellation: CancellationToken::new(),
         });
         Self {
@@ -109,6 +122,10 @@ impl<'a> Burst<'a> {
             beside: JoinSet::new(),
             cuttable: HashMap::new(),
             in_flight: None,
+            in_transaction: None,
+            transaction: None,
+            end_told: false,
+            started: Vec::new(),
             drop_bodies_at: None,
             shown: false,
             stopping: false,
@@ -149,18 +166,26 @@ impl<'a> Burst<'a> {
             let may_start = !ended && !self.stopping && !self.must_yield();
             if may_start {
                 self.start_bodies(now);
+                self.tell_started(now).await;
             }
             let can_start = may_start && self.instance.ready_count(now) > 0;
             let idle = !self.has_bodies() && !can_start;
             let due_to_write = self.instance.must_checkpoint() || (idle && self.instance.has_changes());
-            if self.in_flight.is_none() && due_to_write && !(ended && self.has_bodies()) {
+            let may_write = self.in_flight.is_none() && self.in_transaction.is_none();
+            if may_write && due_to_write && !(ended && self.has_bodies()) {
+                if ended && !self.end_told {
+                    match self.tell_end().await {
+                        Some(end) => return end,
+                        None => self.end_told = true,
+                    }
+                }
                 if ended {
                     self.instance.close_all(now);
                 }
                 if let Err(unwritable) = self.write(now) {
                     return self.suspend_unwritable(&unwritable).await;
                 }
-            } else if self.in_flight.is_none() && idle {
+            } else if may_write && idle {
                 match self.rest(may_start).await {
                     Some(end) => return end,
                     None => continue,
@@ -223,6 +248,61 @@ impl<'a> Burst<'a> {
         self.hide_bodies();
     }
 
+    /// Tells whoever listens which steps were started. That the instance was started is told before, when it was not yet.
+    async fn tell_started(&mut self, now: Timestamp) {
+        if self.started.is_empty() {
+            return;
+        }
+        let started = std::mem::take(&mut self.started);
+        let kinds: Vec<_> = self.instance.take_started().into_iter().chain(started).collect();
+        let events = self.events(kinds, now);
+        self.node.tell(events).await;
+    }
+
+    fn events(&self, kinds: Vec<LifeCycleKind>, now: Timestamp) -> Vec<LifeCycleEvent> {
+        let (instance, definition) = (&self.instance, &self.instance.definition);
+        let event = |kind| {
+            let event = LifeCycleEvent::new(instance.id.clone(), definition.id.clone(), definition.version, now, kind);
+            event.with_reference(instance.reference.clone())
+        };
+        kinds.into_iter().map(event).collect()
+    }
+
+    /// What the instance looks like to what stands around workflows.
+    pub(super) fn workflow_context(&self) -> WorkflowContext<'_> {
+        let (instance, definition) = (&self.instance, &self.instance.definition);
+        WorkflowContext {
+            instance: &instance.id,
+            definition: &definition.id,
+            version: definition.version,
+            business_key: instance.business_key.as_deref(),
+            reference: instance.reference.as_deref(),
+            created: Some(instance.created),
+            status: instance.status,
+            reason: instance.reason.as_deref(),
+            data: Some(&**instance.data()),
+            services: &self.node.services,
+        }
+    }
+
+    /// Calls what stands around workflows for the end, under the lock and before the end is stored.
+    async fn tell_end(&mut self) -> Option<BurstEnd> {
+        for middleware in self.node.middleware.workflows.clone().iter() {
+            let context = self.workflow_context();
+            let told = self.node.call_at_end(&**middleware, &context, &self.lost).await;
+            match told {
+                Told::Done => {}
+                Told::GaveUp { error, attempts } => {
+                    let now = self.time.now();
+                    self.instance.keep_error("at_end", &error, attempts, now);
+                }
+                Told::Lost => return Some(BurstEnd::Lost),
+                Told::Stopped => return Some(BurstEnd::Stopped),
+            }
+        }
+        None
+    }
+
     /// Nothing to do: ends, unless there is news.
     async fn rest(&mut self, may_start: bool) -> Option<BurstEnd> {
         if self.instance.status.is_terminal() {
@@ -255,16 +335,29 @@ impl<'a> Burst<'a> {
     fn start_bodies(&mut self, now: Timestamp) {
         let mut running = usize::from(self.inline.is_some()) + self.beside.len();
         while running < self.node.settings.max_concurrent_steps {
+            let is_transactional = self.instance.next_is_transactional();
+            if is_transactional && (self.in_flight.is_some() || self.in_transaction.is_some() || self.instance.must_checkpoint())
+            {
+                break;
+            }
             let Some(id) = self.instance.next_ready(now) else { break };
             let alone = running == 0 && self.instance.ready_count(now) == 0;
             match self.prepare(id) {
                 Ok((body, cx)) => {
+                    if self.node.hub.has_subscribers() {
+                        self.started.push(LifeCycleKind::StepStarted { step: cx.step.clone() });
+                    }
                     let token = cx.own_cancellation.clone();
-                    let run = run_body(id, body, cx);
+                    let run = if is_transactional {
+                        self.in_transaction = Some(id);
+                        run_transactional(self.node.clone(), id, body, cx).boxed()
+                    } else {
+                        run_body(id, body, cx).boxed()
+                    };
                     let mut task = None;
                     if alone {
                         self.active.set_inline(self.instance.pointer(id).map(|pointer| pointer.record.step.clone()));
-                        self.inline = Some(Box::pin(run));
+                        self.inline = Some(run);
                     } else {
                         task = Some(self.beside.spawn(run));
                     }
@@ -273,7 +366,7 @@ impl<'a> Burst<'a> {
                     }
                     running += 1;
                 }
-                Err(error) => self.instance.body_ended(id, None, Err(error), now),
+                Err(error) => _ = self.instance.body_ended(id, None, Err(error), Outbox::default(), now),
             }
         }
     }
@@ -309,6 +402,8 @@ impl<'a> Burst<'a> {
             key: std::sync::OnceLock::new(),
             attempt: pointer.record.attempts + 1,
             kept: pointer.kept(),
+            outbox: Arc::default(),
+            transaction: None,
             own_cancellation: node.can_be_cut.then(|| self.context.cancellation.child_token()),
         };
         Ok((body, cx))
@@ -318,17 +413,11 @@ impl<'a> Burst<'a> {
     fn write(&mut self, now: Timestamp) -> Result<(), Unwritable> {
         let (checkpoint, steps) = self.instance.take_checkpoint(now)?;
         let happened = self.instance.take_happened();
-        let events = if self.node.hub.has_subscribers() {
-            let definition = &self.instance.definition;
-            let event = |kind| {
-                let event = LifeCycleEvent::new(self.instance.id.clone(), definition.id.clone(), definition.version, now, kind);
-                event.with_reference(self.instance.reference.clone())
-            };
-            happened.into_iter().map(event).collect()
-        } else {
-            Vec::new()
+        let events = if self.node.hub.has_subscribers() { self.events(happened, now) } else { Vec::new() };
+        let outcome = match self.transaction.take() {
+            None => commit(self.node.clone(), checkpoint, self.lost.clone()).boxed(),
+            Some(transaction) => async move { Some(transaction.0.commit(checkpoint).await) }.boxed(),
         };
-        let outcome = commit(self.node.clone(), checkpoint, self.lost.clone()).boxed();
         self.in_flight = Some(InFlight { outcome, steps, events });
         Ok(())
     }
@@ -344,7 +433,7 @@ impl<'a> Burst<'a> {
         if let Some(body) = &mut self.inline
             && let Some(end) = body.now_or_never()
         {
-            self.inline_ended(end);
+            self.inline_ended(end).await;
             return None;
         }
         if self.has_bodies() && !self.shown {
@@ -361,13 +450,13 @@ impl<'a> Burst<'a> {
                 self.written(outcome).await
             }
             end = async { match &mut self.inline { Some(body) => body.await, None => std::future::pending().await } } => {
-                self.inline_ended(end);
+                self.inline_ended(end).await;
                 None
             }
             Some(end) = self.beside.join_next(), if !self.beside.is_empty() => {
                 // A body's own panic is caught in its task, so this can only be an abort, which only `stop_bodies` asks for.
                 if let Ok(end) = end {
-                    self.body_ended(end);
+                    self.body_ended(end).await;
                 }
                 None
             }
@@ -404,19 +493,32 @@ impl<'a> Burst<'a> {
         }
     }
 
-    fn inline_ended(&mut self, end: BodyEnd) {
+    async fn inline_ended(&mut self, end: BodyEnd) {
         self.inline = None;
         self.active.set_inline(None);
-        self.body_ended(end);
+        self.body_ended(end).await;
     }
 
-    fn body_ended(&mut self, end: BodyEnd) {
+    async fn body_ended(&mut self, mut end: BodyEnd) {
         self.cuttable.remove(&end.pointer);
-        if end.result.is_err() && self.context.cancellation.is_cancelled() {
+        let transaction = end.transaction.take();
+        if transaction.is_some() || self.in_transaction == Some(end.pointer) {
+            self.in_transaction = None;
+        }
+        let open = take_open(transaction);
+        let stands = if end.result.is_err() && self.context.cancellation.is_cancelled() {
             self.instance.body_cut_short(end.pointer);
+            false
         } else {
             let now = self.time.now();
-            self.instance.body_ended(end.pointer, end.body, end.result, now);
+            self.instance.body_ended(end.pointer, end.body, end.result, end.outbox, now)
+        };
+        if let Some(open) = open {
+            if stands {
+                self.transaction = Some(open);
+            } else if let Err(error) = open.0.rollback().await {
+                tracing::debug!(%error, "a step's transaction ended with its connection");
+            }
         }
         self.hide_bodies();
     }
@@ -480,6 +582,8 @@ impl<'a> Burst<'a> {
     /// What was to be stored can never be: the instance is suspended as it was stored, and the steps that led there are blamed.
     /// Their bodies are not run again to try.
     async fn suspend_unwritable(&mut self, unwritable: &Unwritable) -> BurstEnd {
+        // Dropped, it is rolled back.
+        self.transaction = None;
         self.stop_bodies().await;
         let loaded = match self.node.store.load(&self.instance.id).await {
             Ok(Some(loaded)) => loaded,
@@ -543,6 +647,7 @@ impl<'a> Burst<'a> {
         self.inline = None;
         self.active.set_inline(None);
         self.beside.shutdown().await;
+        self.in_transaction = None;
         self.cuttable.clear();
         self.instance.bodies_dropped();
     }
@@ -561,11 +666,41 @@ impl<'a> Burst<'a> {
 }
 
 async fn run_body(pointer: PointerId, mut body: Box<dyn ErasedBody>, cx: StepContext) -> BodyEnd {
-    let caught = AssertUnwindSafe(body.run(&cx)).catch_unwind().await;
+    let caught = AssertUnwindSafe(middleware::run(&mut *body, &cx)).catch_unwind().await;
+    let (outbox, transaction) = (std::mem::take(&mut *cx.outbox()), cx.transaction.clone());
     match caught {
-        Ok(result) => BodyEnd { pointer, body: Some(body), result },
-        Err(panic) => BodyEnd { pointer, body: None, result: Err(panicked(&*panic)) },
+        Ok(result) => BodyEnd { pointer, body: Some(body), result, outbox, transaction },
+        Err(panic) => BodyEnd { pointer, body: None, result: Err(panicked(&*panic)), outbox, transaction },
     }
+}
+
+/// Runs a body in a transaction of the store, for no longer than its limit.
+async fn run_transactional(node: Arc<Node>, pointer: PointerId, body: Box<dyn ErasedBody>, mut cx: StepContext) -> BodyEnd {
+    let begun = match node.store.begin().await {
+        Ok(Some(transaction)) => Ok(transaction),
+        Ok(None) => Err(StepError::permanent("the store has no transactions for steps")),
+        Err(error) => Err(StepError::from(error)),
+    };
+    let (transaction, limit) = match begun {
+        Ok(transaction) => {
+            (Arc::new(tokio::sync::Mutex::new(Some(OpenTransaction(transaction)))), node.settings.transaction_limit)
+        }
+        Err(error) => return BodyEnd { pointer, body: None, result: Err(error), outbox: Outbox::default(), transaction: None },
+    };
+    cx.transaction = Some(transaction.clone());
+    tokio::select! {
+        biased;
+        end = run_body(pointer, body, cx) => end,
+        () = node.clock.sleep(limit) => {
+            let error = StepError::from(format!("its transaction was open for longer than {limit:?} (option `transaction_limit`) and was rolled back"));
+            BodyEnd { pointer, body: None, result: Err(error), outbox: Outbox::default(), transaction: Some(transaction) }
+        }
+    }
+}
+
+/// The transaction of a body that ended. No guard of it is left: guards borrow the body's own context.
+fn take_open(transaction: Option<SharedTransaction>) -> Option<OpenTransaction> {
+    transaction?.try_lock().ok()?.take()
 }
 
 /// Writes a checkpoint, again and again with the same id while the store stays away. The lock is kept until the answer is there.

@@ -1,6 +1,7 @@
 //! What a host runs in the background: everything between the providers and the instances in memory.
 
 mod active;
+mod around;
 mod burst;
 mod committer;
 mod completions;
@@ -21,6 +22,7 @@ pub(crate) use registry::{Registered, Registry};
 
 use crate::{
     instance::{Rules, panicked},
+    middleware::Middleware,
     services::Services,
 };
 pub(crate) use committer::Committer;
@@ -57,6 +59,7 @@ pub(crate) struct Settings {
     pub(crate) max_concurrent_steps: usize,
     pub(crate) stop_grace: Duration,
     pub(crate) burst_budget: Duration,
+    pub(crate) transaction_limit: Duration,
     pub(crate) event_limit: usize,
     pub(crate) data_limit: usize,
     pub(crate) run_workflows: bool,
@@ -78,6 +81,7 @@ pub(crate) struct Node {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) registry: Registry,
     pub(crate) services: Arc<Services>,
+    pub(crate) middleware: Middleware,
     pub(crate) rules: Arc<Rules>,
     pub(crate) health: Health,
     pub(crate) completions: Completions,

@@ -204,6 +204,13 @@ impl Node {
             }
         };
         let mut burst = Burst::new(self.clone(), instance, active, &guard, time);
+        let begun = self.call_before_burst(&burst.workflow_context()).await;
+        if let Err(error) = begun {
+            tracing::warn!(error, "a middleware refused a burst; it is tried again");
+            drop(burst);
+            self.release(guard).await;
+            return Hint::Again(self.settings.error_retry_interval);
+        }
         let end = burst.run(inbox, suspect).await;
         burst.stop_bodies().await;
         let follow_ups = burst.take_follow_ups();
