@@ -236,7 +236,7 @@ on_each_store! {
         for _ in 0..100 { ids.push(node.begin::<Two>(Data::default()).await.id().clone()); }
         world.soon_until(async || world.probe.runs("one") == 100).await;
         assert!(gate.arrived() > 0);
-        let stopped = world.fly(node.stop()).await.expect("stopped");
+        let stopped = world.fly_by(Duration::from_millis(100), node.stop()).await.expect("stopped");
         assert_eq!(stopped.unfinished, []);
         gate.open();
         drop(node);
