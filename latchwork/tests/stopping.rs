@@ -52,6 +52,14 @@ workflow!(HeedsBeside, |flow| {
 
 workflow!(Deaf, |flow| { flow.run("deaf", async |_, cx| step(cx).await) });
 
+/// How a store is away: it does not answer, or it fails; or it fails when it is told that what it was given can never be stored.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Away {
+    Hangs,
+    Fails,
+    FailsLater,
+}
+
 type Stopping = tokio::task::JoinHandle<Result<latchwork::StopReport, HostError>>;
 
 /// Begins to stop this node: its grace period runs from this moment of the clock on.
@@ -74,6 +82,15 @@ async fn stop_beyond_the_grace(world: &World, node: &TestNode) -> Vec<(InstanceI
 /// Blocks its thread until it is told to stop.
 #[derive(Clone, Default)]
 struct Blocker(Arc<AtomicBool>);
+
+/// Tells the blocker to stop when the test ends: also when it fails, or its runtime would wait for the thread for ever.
+struct Unblock(Blocker);
+
+impl Drop for Unblock {
+    fn drop(&mut self) {
+        self.0.0.store(true, Ordering::Relaxed);
+    }
+}
 
 workflow!(Blocks, |flow| {
     flow.run("before", async |_, cx| step(cx).await);
@@ -189,39 +206,52 @@ on_each_store! {
         other.stop_clean().await;
     }
 
-    /// Plant the fault: in `Burst::wait`, leave out what ends a burst whose checkpoint stays away; or, in `commit` of the burst, try on
-    /// when the grace is over.
+    /// Plant the faults: in `Burst::wait`, leave out what ends a burst whose checkpoint stays away, at the end of the grace or when its
+    /// bodies are dropped; in `commit` of the burst, try on when the grace is over.
     async fn with_the_store_away_a_burst_ends_with_the_grace_and_loses_nothing(world: World) {
-        for hangs in [false, true] {
-            // With a body beside, which is dropped, and with none.
-            for beside in [false, true] {
-                let node = world.node().with(|b| b.workflow(Sides).stop_grace(GRACE)).start().await;
-                let left = beside.then(|| world.probe.hold("left"));
-                let commits = node.means.store.on(StoreCall::Commit);
-                let gate = if hangs { Some(commits.hold()) } else { commits.fail(StoreErrorKind::Unavailable); None };
-                let before = world.probe.ended("right");
-                let handle = node.begin::<Sides>(Data::default()).await;
-                let tries = || node.means.store.count(StoreCall::Commit);
-                world.soon_until(async || world.probe.ended("right") > before && tries() > 0).await;
-                assert_eq!(stop_beyond_the_grace(&world, &node).await, []);
-                let case = format!("hangs: {hangs}, beside: {beside}");
-                assert_eq!((node.health().active, node.means.losses.held()), (0, vec![]), "{case}");
-                let tried = tries();
-                world.pass(GRACE).await;
-                assert_eq!(tries(), tried, "nothing is tried after the stop, {case}");
-                for gate in gate.into_iter().chain(left) { gate.open(); }
-                let id = handle.id().clone();
-                drop(handle);
-                drop(node);
-                world.lose_queue();
-                let node = world.run(Sides).await;
-                let record = world.fly(node.instance(id).ended()).await.expect("ended");
-                let latchwork::store::InstanceRecord::Instance { data, .. } = record else { panic!("deleted") };
-                let done: Data = serde_json::from_str(data.as_str()).expect("data");
-                assert_eq!(done.sorted(), ["left", "left after", "right"], "{case}");
-                node.stop_clean().await;
-                world.lose_queue();
+        // With a body beside, which is dropped, and with none.
+        for (away, beside) in [(Away::Hangs, false), (Away::Hangs, true), (Away::Fails, false), (Away::Fails, true), (Away::FailsLater, false)] {
+            let node = world.node().with(|b| b.workflow(Sides).stop_grace(GRACE)).start().await;
+            let left = beside.then(|| world.probe.hold("left"));
+            let commits = || node.means.store.on(StoreCall::Commit);
+            let gate = match away {
+                Away::Hangs => Some(commits().hold()),
+                Away::Fails | Away::FailsLater => {
+                    if away == Away::FailsLater { commits().once().fail(StoreErrorKind::Invalid); }
+                    commits().fail(StoreErrorKind::Unavailable);
+                    None
+                }
+            };
+            let before = world.probe.ended("right");
+            let handle = node.begin::<Sides>(Data::default()).await;
+            let tries = || node.means.store.count(StoreCall::Commit);
+            world.soon_until(async || world.probe.ended("right") > before && tries() > usize::from(away == Away::FailsLater)).await;
+            let stop = begin_to_stop(&node);
+            world.clock.advance(GRACE);
+            if beside {
+                let dropped_at = world.clock.monotonic() + CANCEL_GRACE;
+                world.soon_until(async || world.clock.pending_deadline() == Some(dropped_at)).await;
+                world.clock.advance(CANCEL_GRACE);
             }
+            // From here on the clock stands still.
+            let case = format!("{away:?}, with a body beside: {beside}");
+            let stopped = world.soon(stop).await.expect("no panic").unwrap_or_else(|error| panic!("{case}: {error}"));
+            assert_eq!((stopped.unfinished, node.health().active, node.means.losses.held()), (vec![], 0, vec![]), "{case}");
+            let tried = tries();
+            world.pass(GRACE).await;
+            assert_eq!(tries(), tried, "nothing is tried after the stop, {case}");
+            for gate in gate.into_iter().chain(left) { gate.open(); }
+            let id = handle.id().clone();
+            drop(handle);
+            drop(node);
+            world.lose_queue();
+            let node = world.run(Sides).await;
+            let record = world.fly(node.instance(id).ended()).await.expect("ended");
+            let latchwork::store::InstanceRecord::Instance { data, .. } = record else { panic!("deleted") };
+            let done: Data = serde_json::from_str(data.as_str()).expect("data");
+            assert_eq!(done.sorted(), ["left", "left after", "right"], "{case}");
+            node.stop_clean().await;
+            world.lose_queue();
         }
     }
 
@@ -243,6 +273,7 @@ on_each_store! {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_body_that_blocks_its_thread_is_reported_and_keeps_its_lock() {
     let (world, blocker) = (World::memory(), Blocker::default());
+    let _unblock = Unblock(blocker.clone());
     let build = || world.node().with(|b| b.workflow(Blocks).service(blocker.clone()).stop_grace(GRACE));
     let node = build().start().await;
     let handle = node.begin::<Blocks>(Data::default()).await;
@@ -263,6 +294,7 @@ async fn a_body_that_blocks_its_thread_is_reported_and_keeps_its_lock() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_blocking_body_holds_up_no_other_instance() {
     let (world, blocker) = (World::memory(), Blocker::default());
+    let _unblock = Unblock(blocker.clone());
     let node = world.node().with(|b| b.workflow(Blocks).workflow(Sides).service(blocker.clone()).stop_grace(GRACE)).start().await;
     let blocked = node.begin::<Blocks>(Data::default()).await;
     world.soon_until(async || world.probe.ended("blocks") == 1).await;
