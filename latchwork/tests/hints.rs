@@ -81,6 +81,8 @@ on_each_store! {
         hints(&node, &InstanceId::new(), "Two", 1).await;
         world.soon_until(async || node.means.disorder.left() == 0).await;
         world.rest().await;
+        // The instance that woke the queue is nowhere, so its burst ends.
+        world.soon_until(async || node.health().active == 1).await;
         let (loads, reads) = (node.means.store.count(StoreCall::Load), node.means.store.count(StoreCall::ReadInbox));
         assert_eq!((acquires(), node.health().active, world.probe.runs("one")), (1, 1, 1));
         // One load more is for the instance that woke the queue.
