@@ -249,7 +249,7 @@ on_each_store! {
             world.soon_until(async || handle.data().await.expect("data").n == 1).await;
             waiting(&world, handle.id(), 1).await;
             world.pass(MINUTE).await;
-            world.soon_until(async || handle.data().await.expect("data").n == 2).await;
+            world.fly_until(async || handle.data().await.expect("data").n == 2).await;
             waiting(&world, handle.id(), 1).await;
             let node = world.run(TimeoutInLoop).await;
             node.publish_event("tick", "k", "2").await.expect("published");

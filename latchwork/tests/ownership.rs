@@ -7,7 +7,12 @@
 #[macro_use]
 mod common;
 use common::*;
-use latchwork::{core::queue::QueueKind, queue::WorkItem, store::StoreErrorKind};
+use latchwork::{
+    core::queue::QueueKind,
+    queue::WorkItem,
+    store::{PersistenceProvider, StoreErrorKind},
+};
+use std::sync::Mutex;
 
 workflow!(Chain, |flow| {
     flow.repeat_while(
@@ -18,6 +23,45 @@ workflow!(Chain, |flow| {
             round.parallel("sides", |all| {
                 all.branch("left", |b| b.run("left", async |_, cx| step(cx).await).output(|(), data| data.items[0] += 1));
                 all.branch("right", |b| b.run("right", async |_, cx| step(cx).await).output(|(), data| data.items[1] += 1));
+            });
+        },
+    );
+});
+
+/// Looks at what is stored when a body begins.
+#[derive(Clone, Debug)]
+struct Witness {
+    store: Arc<dyn PersistenceProvider>,
+    /// The steps that began when their completion was committed already.
+    again: Arc<Mutex<Vec<String>>>,
+}
+
+/// A step of the round `round` begins: in that round `count` tells how often it is done, by the stored data.
+async fn begin(cx: &StepContext, round: i64, count: fn(&Data) -> i64) -> StepResult<()> {
+    let witness = cx.service::<Witness>()?;
+    let stored = witness.store.load(cx.instance()).await?.ok_or("it is gone")?;
+    let stored: Data = serde_json::from_str(stored.data.as_str())?;
+    if count(&stored) > round {
+        witness.again.lock().expect("no panic").push(format!("{} of round {round}", cx.step()));
+    }
+    step(cx).await
+}
+
+workflow!(Seen, |flow| {
+    flow.repeat_while(
+        "rounds",
+        |data| data.n < 8,
+        |round| {
+            round.run("step", async |data, cx| begin(cx, data.n, |data| data.n).await).output(|(), data| data.n += 1);
+            round.parallel("sides", |all| {
+                all.branch("left", |b| {
+                    b.run("left", async |data, cx| begin(cx, data.items[0], |data| data.items[0]).await)
+                        .output(|(), data| data.items[0] += 1);
+                });
+                all.branch("right", |b| {
+                    b.run("right", async |data, cx| begin(cx, data.items[1], |data| data.items[1]).await)
+                        .output(|(), data| data.items[1] += 1);
+                });
             });
         },
     );
@@ -76,7 +120,38 @@ async fn hint(node: &TestNode, item: &WorkItem) {
 }
 
 on_each_store! {
-    /// K01, K02. Plant the fault: in `Burst::written`, take `Refused` for `Committed` with the stored revision.
+    /// K01, K02. The owner loses its lock while its checkpoint is on its way, again and again; the next owner is some checkpoints further
+    /// when it arrives. Plant the fault: in `Burst::written`, take `Refused` for `Committed` with the stored revision.
+    async fn a_refused_owner_runs_nothing_that_was_committed(world: World) {
+        let witness = Witness { store: world.store().clone(), again: Arc::default() };
+        let first = world.node().with(|b| b.workflow(Seen).service(witness.clone())).start().await;
+        world.lose_queue();
+        let nodes = [first, world.node().with(|b| b.workflow(Seen).service(witness.clone())).start().await];
+        let mut gate = nodes[0].means.store.on(StoreCall::Commit).skip(1).once().hold();
+        let handle = nodes[0].begin::<Seen>(Data { items: vec![0, 0], ..Data::default() }).await;
+        let item = WorkItem::new(handle.id().clone(), "Seen", 1);
+        world.soon(gate.reached(1)).await;
+        let mut refused = 0;
+        for round in 0.. {
+            let (owner, next) = (&nodes[round % 2], &nodes[(round + 1) % 2]);
+            let next_gate = next.means.store.on(StoreCall::Commit).skip(1 + round % 3).once().hold();
+            assert_eq!(owner.means.losses.lose_silently(handle.id().as_str()), 1, "round {round}");
+            hint(next, &item).await;
+            world.fly_until(async || next_gate.arrived() == 1 || handle.status().await.expect("there").is_terminal()).await;
+            gate.open();
+            world.rest().await;
+            refused += 1;
+            if next_gate.arrived() == 0 { next_gate.open(); break; }
+            gate = next_gate;
+        }
+        let done = world.fly(handle.completion()).await.expect("done");
+        assert_eq!((done.n, done.items), (8, vec![8, 8]));
+        assert_eq!(*witness.again.lock().expect("no panic"), Vec::<String>::new(), "what ran after it was committed");
+        assert!(refused >= 5, "{refused} owners were refused");
+        for node in nodes { node.stop_clean().await; }
+    }
+
+    /// The same at moments that nobody chose.
     async fn nodes_that_lose_their_locks_without_knowing_end_as_one_node_would(world: World) {
         let nodes = two_nodes(&world, || Chain).await;
         let handle = nodes[0].begin::<Chain>(Data { items: vec![0, 0], ..Data::default() }).await;
@@ -139,7 +214,7 @@ on_each_store! {
         assert_eq!(a.means.losses.lose(handle.id().as_str()), 1);
         // While the lock service is away for this node, it takes nothing up again.
         a.means.locks.on(LockCall::Acquire).fail(LockFault::Unavailable);
-        world.pass(Duration::from_secs(2)).await;
+        world.fly_until(async || world.probe.inside() == 0).await;
         gate.open();
         world.pass(Duration::from_secs(2)).await;
         assert_eq!(a.means.store.count(StoreCall::Commit), commits);
@@ -236,7 +311,7 @@ on_each_store! {
         for _ in 0..100 { ids.push(node.begin::<Two>(Data::default()).await.id().clone()); }
         world.soon_until(async || world.probe.runs("one") == 100).await;
         assert!(gate.arrived() > 0);
-        let stopped = world.fly(node.stop()).await.expect("stopped");
+        let stopped = world.fly_by(Duration::from_millis(100), node.stop()).await.expect("stopped");
         assert_eq!(stopped.unfinished, []);
         gate.open();
         drop(node);

@@ -4,6 +4,7 @@
 
 mod support;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -12,6 +13,7 @@ use latchwork_sqlite_client::sqlx::{self, Connection, SqliteConnection};
 use latchwork_sqlite_client::{Outcome, SqliteClient, SqliteErrorKind, SqliteOptions, WriteBatch};
 use support::{Insert, Row, count, open};
 use tempfile::TempDir;
+use tokio::sync::Notify;
 
 fn folder() -> TempDir {
     tempfile::tempdir().expect("a temporary folder")
@@ -40,15 +42,21 @@ async fn lanes_and_jobs_share_a_group() {
     let folder = folder();
     let client = open(SqliteOptions::new(folder.path().join("a.db"))).await;
     let (first, second) = (client.lane(Insert), client.lane(Insert));
-    // The writer is kept busy while the others queue up.
-    let busy = client.write(|_| {
-        Box::pin(async {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            Ok(())
-        })
+    // The writer is kept busy until the others have queued up.
+    let (begun, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let busy = client.write({
+        let (begun, go_on) = (begun.clone(), go_on.clone());
+        move |_| {
+            let (begun, go_on) = (begun.clone(), go_on.clone());
+            Box::pin(async move {
+                begun.notify_one();
+                go_on.notified().await;
+                Ok(())
+            })
+        }
     });
     let others = async {
-        tokio::time::sleep(Duration::from_millis(10)).await;
+        begun.notified().await;
         let before = client.stats().groups;
         let job = client.write(|connection| {
             Box::pin(async move {
@@ -56,7 +64,9 @@ async fn lanes_and_jobs_share_a_group() {
                 Ok(7)
             })
         });
-        let (one, two, seven) = tokio::join!(first.submit(Row::new("first")), second.submit(Row::new("second")), job);
+        // The last is polled when the others have been, and so are in the queue.
+        let (row, other) = (first.submit(Row::new("first")), second.submit(Row::new("second")));
+        let (one, two, seven, ()) = tokio::join!(biased; row, other, job, async { go_on.notify_one() });
         assert_eq!((one.ok(), two.ok(), seven.ok()), (Some(1), Some(1), Some(7)));
         client.stats().groups - before
     };
@@ -139,7 +149,8 @@ async fn a_write_waits_for_a_foreign_lock_and_then_succeeds() {
     sqlx::query("BEGIN IMMEDIATE").execute(&mut foreign).await.expect("the foreign lock");
 
     let write = tokio::spawn(async move { lane.submit(Row::new("late")).await });
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    // Real time, and much of it: the writer's thread may be slow to begin to wait.
+    tokio::time::sleep(Duration::from_millis(250)).await;
     assert!(!write.is_finished());
     sqlx::query("COMMIT").execute(&mut foreign).await.expect("the foreign commit");
 

@@ -6,11 +6,12 @@ use latchwork_core::{
     BoxError, async_trait,
     clock::{Timestamp, add},
     store::{
-        ActivityClaim, ActivityOutcome, ActivityToken, AppendOutcome, Checkpoint, CheckpointOutcome, Control, CreateOutcome,
-        DefineOutcome, DefinitionShape, Due, Encoded, ErrorRecord, EventId, ExclusiveClaim, Fence, IdentityOutcome, InboxRow,
-        InstanceId, InstanceQuery, InstanceRecord, InstanceSummary, LoadedInstance, NewEvent, NewInstance, Page,
-        PersistenceProvider, PointerId, PointerRecord, PublishOutcome, PurgeReport, PurgeRequest, RunnablePage, RunnableQuery,
-        SchemaMode, StepTransaction, StoreCapabilities, StoreError, StoreErrorKind, StoreStatistics, SubmitOutcome,
+        ActivityClaim, ActivityOutcome, ActivityToken, AppendOutcome, Checkpoint, CheckpointOutcome, Committed, Control,
+        CreateOutcome, DefineOutcome, DefinitionShape, Due, Encoded, ErrorRecord, EventId, ExclusiveClaim, Fence,
+        IdentityOutcome, InboxRow, InstanceId, InstanceQuery, InstanceRecord, InstanceSummary, LoadedInstance, NewEvent,
+        NewInstance, Page, PersistenceProvider, PointerId, PointerRecord, PublishOutcome, PurgeReport, PurgeRequest,
+        RunnablePage, RunnableQuery, SchemaMode, StepTransaction, StoreCapabilities, StoreError, StoreErrorKind, StoreStatistics,
+        SubmitOutcome,
     },
 };
 use latchwork_persistence_memory::MemoryStore;
@@ -20,7 +21,10 @@ use latchwork_testkit::{
 };
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -37,6 +41,8 @@ enum Fault {
     ARefusalSendsItsMessages,
     AConflictFailsItsNeighbours,
     TheWriterIsNotStored,
+    TheWriterIsNotAsked,
+    ACheckpointForNobodyIsWritten,
     FinishedPointersAreLoaded,
     HistoryIsCut,
     ErrorsComeNewestFirst,
@@ -73,6 +79,9 @@ enum Fault {
     RowsAreNotCounted,
     APurgeIsUnbounded,
     APurgeIgnoresTheStatus,
+    APurgeEndsWhatIsOpen,
+    APurgeTakesTheEventsOfInboxes,
+    AStartLooksAndThenWrites,
     StopIsForgotten,
 }
 
@@ -89,6 +98,9 @@ struct Bent {
 struct Shared {
     claim: Mutex<Option<ActivityClaim>>,
     submitted: Mutex<HashMap<ActivityToken, SubmitOutcome>>,
+    /// The holders of business keys that the store itself was not told.
+    holders: Mutex<HashMap<String, InstanceId>>,
+    has_purged: AtomicBool,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -128,6 +140,8 @@ impl Bent {
         for wait in &mut checkpoint.subscriptions {
             match self.fault {
                 Fault::EventsBeforeTheWaitAreLost => wait.as_of = now,
+                // What is gone, a wait that comes later does not find.
+                Fault::APurgeTakesTheEventsOfInboxes if self.shared.has_purged.load(Ordering::Relaxed) => wait.as_of = now,
                 Fault::AsOfIsExclusive => wait.as_of = add(wait.as_of, Duration::from_micros(1)),
                 Fault::SlotsAreOne => wait.slot = "the slot".into(),
                 Fault::TheNewestWaitGoesFirst => wait.sequence = -wait.sequence,
@@ -143,6 +157,13 @@ impl Bent {
                 }
             }
             Fault::TheWriterIsNotStored => checkpoint.id.burst = 0,
+            Fault::TheWriterIsNotAsked => {
+                let fence = self.inner.fence(&checkpoint.instance).await?;
+                if let Some(fence) = fence.filter(|fence| fence.writer == Some(checkpoint.id)) {
+                    checkpoint.id.burst += 1 << 64;
+                    checkpoint.expected = fence.revision;
+                }
+            }
             Fault::TheRevisionIsIgnored => {
                 if let Some(fence) = self.inner.fence(&checkpoint.instance).await? {
                     checkpoint.expected = fence.revision;
@@ -153,6 +174,44 @@ impl Bent {
                 checkpoint.applied = rows.into_iter().flat_map(|(_, rows)| rows).map(|row| row.id).collect();
             }
             _ => {}
+        }
+        Ok(())
+    }
+
+    /// A start that looks whether its key is free, and takes it a moment later.
+    async fn create_late(&self, new: &NewInstance) -> Result<CreateOutcome, StoreError> {
+        let Some(key) = new.business_key.clone() else { return self.create_without_key(new).await };
+        let holder = locked(&self.shared.holders).get(&key).cloned();
+        if let Some(instance) = holder {
+            let status = match self.inner.get(&instance).await? {
+                Some(InstanceRecord::Instance { header, .. }) => Some(header.status),
+                Some(InstanceRecord::Deleted(tombstone)) => Some(tombstone.status),
+                None => None,
+            };
+            if let Some(status) = status {
+                return Ok(CreateOutcome::Exists { instance, status });
+            }
+        }
+        tokio::task::yield_now().await;
+        locked(&self.shared.holders).insert(key, new.id.clone());
+        self.create_without_key(new).await
+    }
+
+    async fn create_without_key(&self, new: &NewInstance) -> Result<CreateOutcome, StoreError> {
+        let mut new = new.clone();
+        new.business_key = None;
+        let answer = self.inner.create(std::slice::from_ref(&new)).await?.pop();
+        answer.ok_or_else(|| StoreError::new(StoreErrorKind::Corrupt, "bent", "answer"))
+    }
+
+    /// Ends all that is open.
+    async fn end_all(&self) -> Result<(), StoreError> {
+        for found in self.inner.find(&InstanceQuery::new()).await?.items {
+            let Some(fence) = self.inner.fence(&found.header.id).await? else { continue };
+            let id = latchwork_core::store::CheckpointId { burst: 1, number: 1 };
+            let status = latchwork_core::store::WorkflowStatus::Terminated;
+            let header = latchwork_core::store::HeaderUpdate { status, reason: None, due: Due::Never, fault_count: 0 };
+            self.inner.commit(vec![Arc::new(Checkpoint::new(found.header.id, id, fence.revision, header))]).await;
         }
         Ok(())
     }
@@ -174,7 +233,13 @@ impl Bent {
                 if self.is(Fault::ARefusalSendsItsMessages) {
                     let _ = self.inner.append(&checkpoint.messages).await;
                 }
-                CheckpointOutcome::Refused { stored }
+                match self.inner.now().await {
+                    Ok(now) if stored.is_none() && self.is(Fault::ACheckpointForNobodyIsWritten) => {
+                        let revision = checkpoint.expected.next();
+                        CheckpointOutcome::Committed(Committed { revision, now, inbox: Vec::new(), wake: Vec::new() })
+                    }
+                    _ => CheckpointOutcome::Refused { stored },
+                }
             }
             Some(failed) => failed,
             None => CheckpointOutcome::Failed(StoreError::new(StoreErrorKind::Corrupt, "bent", "answer")),
@@ -210,6 +275,13 @@ impl PersistenceProvider for Bent {
     }
 
     async fn create(&self, instances: &[NewInstance]) -> Result<Vec<CreateOutcome>, StoreError> {
+        if self.is(Fault::AStartLooksAndThenWrites) {
+            let mut answers = Vec::new();
+            for new in instances {
+                answers.push(self.create_late(new).await?);
+            }
+            return Ok(answers);
+        }
         let bent: Vec<_> = instances.iter().map(|new| self.bend_instance(new)).collect();
         self.inner.create(&bent).await
     }
@@ -351,6 +423,11 @@ impl PersistenceProvider for Bent {
     }
 
     async fn find_by_key(&self, definition: &str, business_key: &str) -> Result<Option<InstanceId>, StoreError> {
+        if self.is(Fault::AStartLooksAndThenWrites) {
+            let holder = locked(&self.shared.holders).get(business_key).cloned();
+            let Some(holder) = holder else { return Ok(None) };
+            return Ok(self.inner.get(&holder).await?.map(|_| holder));
+        }
         self.inner.find_by_key(definition, business_key).await
     }
 
@@ -396,8 +473,10 @@ impl PersistenceProvider for Bent {
         match self.fault {
             Fault::APurgeIsUnbounded => request.limit = usize::MAX,
             Fault::APurgeIgnoresTheStatus => request.statuses.clear(),
+            Fault::APurgeEndsWhatIsOpen => self.end_all().await?,
             _ => {}
         }
+        self.shared.has_purged.store(true, Ordering::Relaxed);
         self.inner.purge(&request).await
     }
 
@@ -463,6 +542,9 @@ async fn each_planted_fault_fails_the_case_that_is_about_it() {
         (Fault::LargeDataIsCut, "data_of_a_mebibyte_goes_round"),
         (Fault::TheRevisionIsIgnored, "a_refused_checkpoint_leaves_no_trace"),
         (Fault::TheRevisionIsIgnored, "of_fifty_racing_checkpoints_one_wins"),
+        (Fault::TheRevisionIsIgnored, "a_checkpoint_is_written_once_however_often_it_is_tried"),
+        (Fault::TheWriterIsNotAsked, "a_checkpoint_is_written_once_however_often_it_is_tried"),
+        (Fault::ACheckpointForNobodyIsWritten, "a_checkpoint_for_nobody_is_refused"),
         (Fault::ARefusalSendsItsMessages, "a_refused_checkpoint_leaves_no_trace"),
         (Fault::AConflictFailsItsNeighbours, "a_batch_answers_each_member_in_order"),
         (Fault::TheWriterIsNotStored, "a_fence_tells_what_became_of_a_checkpoint"),
@@ -511,6 +593,11 @@ async fn each_planted_fault_fails_the_case_that_is_about_it() {
         (Fault::RowsAreNotCounted, "statistics_count_what_is_there"),
         (Fault::APurgeIsUnbounded, "a_purge_is_bounded_and_tells_whether_there_is_more"),
         (Fault::APurgeIgnoresTheStatus, "only_what_is_old_and_ended_is_purged"),
+        (Fault::APurgeTakesTheEventsOfInboxes, "an_event_in_an_inbox_is_never_purged"),
+        (Fault::APurgeTakesTheEventsOfInboxes, "a_purge_racing_with_waits_and_publishers_takes_no_event_of_an_inbox"),
+        (Fault::APurgeEndsWhatIsOpen, "a_purge_racing_with_checkpoints_takes_no_open_instance"),
+        (Fault::ACheckpointForNobodyIsWritten, "a_purge_racing_with_checkpoints_takes_no_open_instance"),
+        (Fault::AStartLooksAndThenWrites, "a_purge_racing_with_starts_gives_a_key_to_one"),
         (Fault::StopIsForgotten, "a_stopped_node_refuses_calls_and_others_go_on"),
     ];
     let mut unnoticed = Vec::new();

@@ -35,6 +35,9 @@ use latchwork_queue_local::{LocalQueue, LocalQueueOptions};
 use latchwork_sqlite_client::SqliteOptions;
 use std::{ops::Deref, pin::Pin, sync::Mutex};
 
+/// Longest that a test waits, by the real clock, for what needs no time of the virtual one: far more than it ever takes.
+const LONGEST: Duration = Duration::from_secs(20);
+
 /// The data of most test workflows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Data {
@@ -275,7 +278,7 @@ impl World {
 
     /// Awaits this with the clock standing still.
     pub async fn soon<F: IntoFuture>(&self, future: F) -> F::Output {
-        tokio::time::timeout(Duration::from_secs(20), future).await.expect("it comes to pass without the clock")
+        tokio::time::timeout(LONGEST, future).await.expect("it comes to pass without the clock")
     }
 
     /// Lets time fly until the condition holds.
@@ -365,9 +368,11 @@ impl TestNode {
         self.host.start_workflow::<W>(data).await.expect("started")
     }
 
-    /// Stops cleanly, and checks that nothing was left running.
+    /// Stops cleanly, with the clock standing still, and checks that nothing was left running.
     pub async fn stop_clean(self) {
-        assert_eq!(self.host.stop().await.expect("stopped").unfinished, []);
+        let stopped = tokio::time::timeout(LONGEST, self.host.stop()).await.expect("nothing is waited for");
+        assert_eq!(stopped.expect("stopped").unfinished, []);
+        assert_eq!(self.host.health().active, 0, "bursts that go on after the stop");
     }
 }
 

@@ -72,6 +72,11 @@ impl Probe {
         keys
     }
 
+    /// How many bodies are between their begin and their end now; one whose future was dropped is not.
+    pub fn inside(&self) -> usize {
+        self.state().now
+    }
+
     /// The most bodies that were between their begin and their end at the same time.
     pub fn most_at_once(&self) -> usize {
         self.state().most

@@ -172,7 +172,9 @@ macro_rules! store_conformance {
             only_what_is_old_and_ended_is_purged
             a_purge_is_bounded_and_tells_whether_there_is_more
             an_event_in_an_inbox_is_never_purged
-            a_purge_races_with_starts_waits_and_events_and_breaks_nothing
+            a_purge_racing_with_waits_and_publishers_takes_no_event_of_an_inbox
+            a_purge_racing_with_checkpoints_takes_no_open_instance
+            a_purge_racing_with_starts_gives_a_key_to_one
             a_transaction_commits_the_step_and_its_checkpoint_together
             a_transaction_of_a_refused_checkpoint_is_rolled_back
             a_transaction_that_is_dropped_or_rolled_back_leaves_nothing

@@ -107,6 +107,16 @@ impl Nodes {
         }
     }
 
+    /// What makes what is there now older than what comes, also where the store's clock stands still.
+    pub(super) fn ticker(&self) -> impl Fn() + Clone + Send + Sync + 'static {
+        let clock = self.clock.clone();
+        move || {
+            if let Some(clock) = &clock {
+                clock.advance(Duration::from_micros(1));
+            }
+        }
+    }
+
     /// The store's time, so many short spans from now.
     pub(super) async fn ahead(&self, spans: u32) -> Result<Timestamp, Stop> {
         Ok(add(self.one.now().await?, self.span() * spans))

@@ -237,8 +237,8 @@ impl WorkflowHost {
     }
 
     /// Takes no more work, lets running bodies finish within the grace period, then cancels them; checkpoints, releases the locks, and
-    /// stops the providers. Bounded: about the grace period, and a few seconds. What did not end is in the report, and its lock stays
-    /// until the process ends. Calling it again is harmless.
+    /// stops the providers. Bounded: about the grace period and a few seconds, both by the host's clock. What did not end is in the
+    /// report, and its lock stays until the process ends. Calling it again is harmless.
     ///
     /// # Errors
     /// The first [`HostError::Stop`] of a provider; the others are stopped all the same.
@@ -246,7 +246,6 @@ impl WorkflowHost {
         let node = &self.node;
         node.stopping.cancel();
         node.tasks.close();
-        let all_gone = |span| async move { tokio::time::timeout(span, node.tasks.wait()).await.is_ok() };
         // The committer ends when nobody can hand it anything more, so bursts are counted, not tasks.
         let mut clean = node.bursts_end(node.settings.stop_grace).await;
         node.grace_is_over.cancel();
@@ -259,7 +258,7 @@ impl WorkflowHost {
         }
         node.committer.close();
         if clean {
-            all_gone(Duration::from_secs(1)).await;
+            node.within(Duration::from_secs(1), node.tasks.wait()).await;
         }
         let grace = Duration::from_secs(5);
         let mut result = Ok(StopReport { unfinished: unfinished.clone() });

@@ -477,7 +477,9 @@ impl<'a> Burst<'a> {
             () = clock.sleep_until(self.drop_bodies_at.unwrap_or_default()), if self.drop_bodies_at.is_some() => {
                 self.drop_bodies_at = None;
                 self.drop_bodies().await;
-                None
+                // A store that has not answered by now is not waited for.
+                let given_up = self.in_flight.is_some() && self.node.grace_is_over.is_cancelled();
+                given_up.then_some(BurstEnd::Stopped)
             }
             () = self.node.stopping.cancelled(), if !self.stopping => {
                 self.stopping = true;
@@ -649,6 +651,7 @@ impl<'a> Burst<'a> {
         self.beside.shutdown().await;
         self.in_transaction = None;
         self.cuttable.clear();
+        self.hide_bodies();
         self.instance.bodies_dropped();
     }
 

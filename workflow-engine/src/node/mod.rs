@@ -133,7 +133,16 @@ impl Node {
                 self.active.changed().await;
             }
         };
-        tokio::time::timeout(span, all_end).await.is_ok()
+        self.within(span, all_end).await
+    }
+
+    /// Awaits this, at most so long by the node's clock; whether it came to pass.
+    pub(crate) async fn within(&self, span: Duration, future: impl Future<Output = ()>) -> bool {
+        tokio::select! {
+            biased;
+            () = future => true,
+            () = self.clock.sleep(span) => false,
+        }
     }
 
     /// Puts hints in the queue. A failure is logged and counted: the poller makes up for it (I5).

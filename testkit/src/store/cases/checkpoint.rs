@@ -251,6 +251,13 @@ pub(in crate::store) async fn a_checkpoint_is_written_once_however_often_it_is_t
         check_eq!(again.revision, owner.revision, "the revision in the answer");
     }
     check_eq!(owner.load().await?.header.revision, owner.revision, "the revision");
+    // Once another one was written it is nobody's last word any more.
+    owner.write(|_| ()).await?;
+    for node in [&nodes.one, &nodes.other] {
+        let answer = commit(node, &checkpoint).await?;
+        let stored = check_matches!(answer, CheckpointOutcome::Refused { stored } => stored, "the answer after a later one");
+        check_eq!(stored, Some(owner.revision), "the stored revision that it tells");
+    }
     check_eq!(target.load().await?.inbox.len(), 1, "the messages that it sent");
     check_eq!(nodes.one.errors(&owner.id).await?.len(), 1, "the errors that it kept");
     Ok(())

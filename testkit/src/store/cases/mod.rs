@@ -9,6 +9,7 @@ mod instance;
 mod life;
 mod pointer;
 mod query;
+mod race;
 mod retention;
 
 pub(super) use activity::*;
@@ -20,4 +21,5 @@ pub(super) use instance::*;
 pub(super) use life::*;
 pub(super) use pointer::*;
 pub(super) use query::*;
+pub(super) use race::*;
 pub(super) use retention::*;

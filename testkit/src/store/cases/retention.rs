@@ -11,7 +11,6 @@ use latchwork_core::{
         WorkflowStatus,
     },
 };
-use std::time::Duration;
 
 pub(in crate::store) async fn a_purged_instance_leaves_a_tombstone(nodes: &Nodes) -> Checked {
     let mut owner = Owner::of(&nodes.one, order().with_business_key("A-1").with_reference("r-1")).await?;
@@ -163,51 +162,5 @@ pub(in crate::store) async fn an_event_in_an_inbox_is_never_purged(nodes: &Nodes
     late.end(WorkflowStatus::Complete).await?;
     check_eq!(nodes.other.purge(&request).await?, PurgeReport::new(0, 1, 0, false), "what is purged once nobody has it");
     check_eq!(nodes.one.statistics().await?.events, 0, "the events that are left");
-    Ok(())
-}
-
-pub(in crate::store) async fn a_purge_races_with_starts_waits_and_events_and_breaks_nothing(nodes: &Nodes) -> Checked {
-    let as_of = nodes.one.now().await? - Duration::from_secs(60);
-    let purger = {
-        let store = nodes.other.clone();
-        async move {
-            let mut request = PurgeRequest::new().with_instances(Duration::ZERO).with_events(Duration::from_secs(86_400));
-            request.tombstones = Some(Duration::from_secs(86_400));
-            for _ in 0..60 {
-                store.purge(&request).await?;
-                tokio::task::yield_now().await;
-            }
-            Ok(())
-        }
-    };
-    let lives = (0..16_usize).map(|number| {
-        let (store, publisher) = (nodes.node(number).clone(), nodes.node(number + 1).clone());
-        async move {
-            for round in 0..4 {
-                let key = format!("{number} {round}");
-                let published = event(("race", &key));
-                let start = order().with_business_key(key.as_str());
-                let mut owner = Owner::of(&store, start.clone()).await?;
-                let publish = {
-                    let (publisher, published) = (publisher.clone(), published.clone());
-                    tokio::spawn(async move { publisher.publish(&[published]).await })
-                };
-                owner.write(|checkpoint| checkpoint.subscriptions = vec![wait(("race", &key), "s", 1, as_of)]).await?;
-                publish.await??;
-                let inbox = owner.load().await?.inbox;
-                check_eq!(matches(&inbox), [(wait(("race", &key), "s", 1, as_of).id, published.id)], "the inbox of {key}");
-                owner.consume(&inbox[0]).await?;
-                owner.end(WorkflowStatus::Complete).await?;
-                let answers = store.create(&[order().with_business_key(key.as_str())]).await?;
-                let expected = CreateOutcome::Exists { instance: start.id, status: WorkflowStatus::Complete };
-                check_eq!(answers, [expected], "a second start by the key {key}");
-            }
-            Ok(())
-        }
-    });
-    let (purged, lived) = tokio::join!(together([purger]), together(lives));
-    purged?;
-    lived?;
-    check_eq!(nodes.one.statistics().await?.events, 64, "the events, none of which is old");
     Ok(())
 }
