@@ -23,6 +23,6 @@ pub use definition::{AfterCancel, Definition, DefinitionError, DefinitionProblem
 pub use error::{StepError, StepResult};
 pub use host::{Completion, HostError, InstanceHandle, Start, StopReport, WorkflowHandle, WorkflowHost, WorkflowHostBuilder};
 pub use hub::LocalEventHub;
-pub use node::{HealthReport, RetentionHealth, ServiceHealth};
+pub use node::{HealthReport, PollerHealth, RetentionHealth, ServiceHealth};
 pub use policy::{Durability, GivingUp, Retry};
 pub use services::{ServiceMissing, Services};
