@@ -50,7 +50,7 @@ impl Node {
             return Hint::Done;
         }
         let due = if status == WorkflowStatus::Runnable { Due::In(Duration::ZERO) } else { Due::Never };
-        let update = HeaderUpdate { status, reason, due, fault_count: header.fault_count };
+        let update = HeaderUpdate { status, reason: reason.clone(), due, fault_count: header.fault_count };
         let id = CheckpointId { burst: uuid::Uuid::now_v7().as_u128(), number: 1 };
         let mut checkpoint = Checkpoint::new(header.id.clone(), id, header.revision, update);
         checkpoint.applied = applied;
@@ -62,8 +62,16 @@ impl Node {
                 (pointer.due, pointer.state) = (None, None);
             }
         }
+        if status.is_terminal()
+            && let Some(parent) = &header.parent
+        {
+            let result = reason.map_or(serde_json::Value::Null, serde_json::Value::String);
+            let ended = Control::ChildEnded { child: header.id.clone(), pointer: parent.pointer, status, result };
+            checkpoint.messages.push((parent.instance.clone(), ended));
+        }
         match self.committer.commit(Arc::new(checkpoint), &guard.lost_token()).await {
             Some(CheckpointOutcome::Committed(committed)) => {
+                self.enqueue(&committed.wake).await;
                 let event = |kind| {
                     LifeCycleEvent::new(header.id.clone(), header.definition.clone(), header.version, committed.now, kind)
                         .with_reference(header.reference.clone())
