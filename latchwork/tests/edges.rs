@@ -241,7 +241,7 @@ on_each_store! {
         let new = world.run(NewReader).await;
         world.pass(MINUTE * 5).await;
         let loads = new.means.store.count(StoreCall::Load);
-        assert!((1..=40).contains(&loads), "{loads} loads in five minutes");
+        assert!((1..=40).contains(&loads), "{loads} loads in five minutes, {} polls", new.means.store.count(StoreCall::Runnable));
         assert!(new.instance(id.clone()).is(WorkflowStatus::Runnable).await);
         let old = world.run(OldReader).await;
         world.fly(old.instance(id).ended()).await.expect("ended");

@@ -2,6 +2,7 @@
 
 mod body;
 pub mod builder;
+mod compression;
 mod cron;
 mod data;
 mod definition;
@@ -18,6 +19,7 @@ mod services;
 pub use body::ChildRequest;
 pub use body::{ExecutionResult, StepBody, StepContext, StepFn, TransactionGuard};
 pub use builder::*;
+pub use compression::{CompressionError, decompress};
 pub use cron::{Cron, MissedTicks};
 pub use data::{AnyData, Each, Scope, WorkflowData};
 pub use definition::{AfterCancel, Definition, DefinitionError, DefinitionProblem, ProblemKind, shape_difference};
@@ -25,6 +27,6 @@ pub use error::{StepError, StepResult};
 pub use host::{Completion, HostError, InstanceHandle, Start, StopReport, WorkflowHandle, WorkflowHost, WorkflowHostBuilder};
 pub use hub::LocalEventHub;
 pub use middleware::{Next, StepMiddleware, WorkflowContext, WorkflowMiddleware};
-pub use node::{HealthReport, ServiceHealth};
+pub use node::{HealthReport, PollerHealth, RetentionHealth, ServiceHealth};
 pub use policy::{Durability, GivingUp, Retry};
 pub use services::{ServiceMissing, Services};

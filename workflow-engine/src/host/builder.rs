@@ -1,6 +1,7 @@
 use super::{HostError, WorkflowHost};
 use crate::{
     builder::{Workflow, define},
+    compression::Compression,
     definition::{Definition, DefinitionError, NodeKind, shape_difference},
     hub::LocalEventHub,
     instance::Rules,
@@ -13,6 +14,7 @@ use latchwork_core::{
     lock::DistributedLockProvider,
     name::Namespace,
     options::{Configure, WorkflowOptions},
+    retention::Retention,
     store::{ClusterIdentity, DefineOutcome, DefinitionShape, ExclusiveClaim, IdentityOutcome, PersistenceProvider},
 };
 use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
@@ -112,6 +114,19 @@ impl WorkflowHostBuilder {
         self
     }
 
+    /// Stores data with more bytes of JSON than this compressed. Default: none. Readable either way, whatever this says, also by other nodes.
+    pub fn compress_data_over(mut self, bytes: usize) -> Self {
+        self.options.compress_data_over = Some(bytes);
+        self
+    }
+
+    /// How long ended instances, events and tombstones are kept. Default: ended instances for ever, events for 90 days.
+    #[doc(alias = "UseRetention")]
+    pub fn retention(mut self, retention: Retention) -> Self {
+        self.options.retention = retention;
+        self
+    }
+
     /// What happens when a step fails, for steps and workflows without a policy of their own. Default: [`Retry::default`], whose
     /// first pause is the option `error_retry_interval`.
     #[doc(alias = "UseErrorRetryInterval")]
@@ -183,12 +198,14 @@ impl WorkflowHostBuilder {
             run_workflows: options.run_workflows,
             publish_events: options.publish_events,
             run_poller: options.run_poller,
+            retention: options.retention.clone(),
         };
+        let compression = Compression { over: options.compress_data_over };
         let node = Arc::new(Node {
             name: options.node_id.clone(),
             namespace: options.namespace.clone(),
             cluster: identity.cluster,
-            rules: Arc::new(Rules { retry, data_limit: settings.data_limit }),
+            rules: Arc::new(Rules { retry, data_limit: settings.data_limit, compression }),
             permits: Arc::new(tokio::sync::Semaphore::new(settings.max_concurrent_workflows)),
             committer: crate::node::Committer::new(store.clone(), &tasks),
             settings,
@@ -204,6 +221,7 @@ impl WorkflowHostBuilder {
             completions: Default::default(),
             active: Default::default(),
             wheel: Default::default(),
+            overflow: Default::default(),
             kept: Default::default(),
             stopping: Default::default(),
             grace_is_over: Default::default(),

@@ -21,7 +21,7 @@ use latchwork_core::{
     queue::QueueProvider,
     store::{
         ActivityClaim, ActivityOutcome, ActivityToken, Encoded, EventId, ExclusiveClaim, InstanceId, InstanceQuery,
-        InstanceSummary, NewEvent, Page, PersistenceProvider, StoreStatistics, SubmitOutcome,
+        InstanceSummary, NewEvent, Page, PersistenceProvider, PurgeReport, PurgeRequest, StoreStatistics, SubmitOutcome,
     },
 };
 use serde::Serialize;
@@ -116,6 +116,18 @@ impl WorkflowHost {
         Ok(self.node.store.statistics().await?)
     }
 
+    /// Deletes what is older than the request says, in one batch; [`PurgeReport::more`] tells whether another call would find more. For a
+    /// deletion by hand, beside or instead of the host's own [retention](WorkflowHostBuilder::retention).
+    ///
+    /// # Errors
+    /// [`HostError`] of the store; the call can be repeated as it is.
+    #[doc(alias = "PurgeWorkflows")]
+    pub async fn purge(&self, request: &PurgeRequest) -> Result<PurgeReport, HostError> {
+        let report = self.node.store.purge(request).await?;
+        crate::node::count_purged(&report);
+        Ok(report)
+    }
+
     /// Publishes an event now. When this returns, the event is stored, and reaches every wait that matches it, now or later.
     ///
     /// # Errors
@@ -200,16 +212,16 @@ impl WorkflowHost {
         self.node.hub.subscribe()
     }
 
-    /// The state of the services, as far as this node's work came upon it.
+    /// The state of the services, as far as this node's work came upon it. Costs nothing: no service is asked.
     #[must_use]
     pub fn health(&self) -> HealthReport {
-        let health = &self.node.health;
-        HealthReport {
-            lock: health.lock.report(),
-            queue: health.queue.report(),
-            store: health.store.report(),
-            active: self.node.active.len(),
-        }
+        self.node.health_report()
+    }
+
+    /// The state of the services and of the work that waits: each service is asked, and has 5 seconds to answer. One that does not answer, or
+    /// fails, is told in the report.
+    pub async fn health_report(&self) -> HealthReport {
+        self.node.full_health_report().await
     }
 
     /// The name of this node.

@@ -50,7 +50,6 @@ impl Node {
         if applied.is_empty() {
             return Hint::Done;
         }
-        let reason_of_end = reason.clone();
         let due = if status == WorkflowStatus::Runnable { Due::In(Duration::ZERO) } else { Due::Never };
         if status.is_terminal() {
             for middleware in self.middleware.workflows.iter() {
@@ -84,16 +83,11 @@ impl Node {
                 }
             }
         }
-        let update = HeaderUpdate { status, reason, due, fault_count: header.fault_count };
+        let update = HeaderUpdate { status, reason: reason.clone(), due, fault_count: header.fault_count };
         let id = CheckpointId { burst: uuid::Uuid::now_v7().as_u128(), number: 1 };
         let mut checkpoint = Checkpoint::new(header.id.clone(), id, header.revision, update);
         checkpoint.applied = applied;
         checkpoint.errors = errors;
-        if let Some(parent) = header.parent.as_ref().filter(|_| status.is_terminal()) {
-            let result = reason_of_end.map_or(serde_json::Value::Null, serde_json::Value::String);
-            let ended = Control::ChildEnded { child: header.id.clone(), pointer: parent.pointer, status, result };
-            checkpoint.messages.push((parent.instance.clone(), ended));
-        }
         if status.is_terminal() {
             // Workflows that its steps wait for end with it.
             let waiting = loaded.pointers.iter().filter(|pointer| pointer.status == PointerStatus::WaitingForInstance);
@@ -106,6 +100,13 @@ impl Node {
                 pointer.ended = Some(clock::whole_micros(loaded.now));
                 (pointer.due, pointer.state) = (None, None);
             }
+        }
+        if status.is_terminal()
+            && let Some(parent) = &header.parent
+        {
+            let result = reason.map_or(serde_json::Value::Null, serde_json::Value::String);
+            let ended = Control::ChildEnded { child: header.id.clone(), pointer: parent.pointer, status, result };
+            checkpoint.messages.push((parent.instance.clone(), ended));
         }
         match self.committer.commit(Arc::new(checkpoint), &guard.lost_token()).await {
             Some(CheckpointOutcome::Committed(committed)) => {

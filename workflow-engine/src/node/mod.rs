@@ -8,8 +8,10 @@ mod completions;
 mod consumer;
 mod control;
 mod health;
+mod overflow;
 mod poller;
 mod registry;
+mod retention;
 mod time;
 mod wheel;
 mod work;
@@ -17,8 +19,10 @@ mod work;
 pub(crate) use active::{Active, ActiveMap};
 pub(crate) use completions::Completions;
 pub(crate) use health::Health;
-pub use health::{HealthReport, ServiceHealth};
+pub use health::{HealthReport, PollerHealth, RetentionHealth, ServiceHealth};
+pub(crate) use overflow::Overflow;
 pub(crate) use registry::{Registered, Registry};
+pub(crate) use retention::count_purged;
 
 use crate::{
     instance::{Rules, panicked},
@@ -33,6 +37,7 @@ use latchwork_core::{
     lock::DistributedLockProvider,
     name::Namespace,
     queue::{QueueKind, QueueProvider, WorkItem},
+    retention::Retention,
     store::PersistenceProvider,
 };
 use std::{
@@ -65,6 +70,7 @@ pub(crate) struct Settings {
     pub(crate) run_workflows: bool,
     pub(crate) publish_events: bool,
     pub(crate) run_poller: bool,
+    pub(crate) retention: Retention,
 }
 
 /// One node: the providers, the definitions, and the bursts that run here.
@@ -87,6 +93,7 @@ pub(crate) struct Node {
     pub(crate) completions: Completions,
     pub(crate) active: ActiveMap,
     pub(crate) wheel: Wheel,
+    pub(crate) overflow: Overflow,
     pub(crate) committer: Committer,
     /// One for each burst that may run.
     pub(crate) permits: Arc<Semaphore>,
@@ -107,8 +114,12 @@ impl Node {
         self.keep_up("queue", Self::consume_queue);
         self.keep_up("wheel", Self::consume_wheel);
         self.keep_up("inboxes", Self::watch_inboxes);
+        self.keep_up("gauges", Self::observe);
         if self.settings.run_poller {
             self.keep_up("poller", Self::poll);
+        }
+        if self.settings.retention.interval.is_some() {
+            self.keep_up("retention", Self::sweep);
         }
     }
 

@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use latchwork_core::{
     lock::{LockGuard, LockKey, LockRequest},
     queue::{Delivery, WorkItem},
-    store::{InstanceHeader, LoadedInstance},
+    store::{InboxMessage, InstanceHeader, LoadedInstance},
 };
 use std::{
     panic::AssertUnwindSafe,
@@ -199,8 +199,15 @@ impl Node {
                     tracing::error!(%error, "an instance cannot be read here, and is left for a node that can");
                 }
                 metrics::counter!("latchwork.instances.unreadable").increment(1);
+                // Suspend, resume and terminate need neither the definition nor the data.
+                let is_called = inbox.iter().any(|row| matches!(row.message, InboxMessage::Control(_)));
+                let hint = match if is_called { self.store.load(&item.instance).await } else { Ok(None) } {
+                    Ok(Some(loaded)) => self.control_only(loaded, &guard).await,
+                    Ok(None) => Hint::Done,
+                    Err(_) => Hint::Again(self.settings.error_retry_interval),
+                };
                 self.release(guard).await;
-                return Hint::Done;
+                return hint;
             }
         };
         let mut burst = Burst::new(self.clone(), instance, active, &guard, time);
