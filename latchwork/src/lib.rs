@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 pub use latchwork_core as core;
-pub use latchwork_core::{clock, hub, limits, lock, name, options, queue, store};
+pub use latchwork_core::{clock, hub, limits, lock, name, options, queue, retention, store};
 pub use latchwork_engine as engine;
 pub use latchwork_engine::*;
 
@@ -35,6 +35,7 @@ pub mod prelude {
         lock::{DistributedLockProvider, LockGuard, LockProviderExt},
         name::Namespace,
         options::Configure,
+        retention::{Keep, Retention},
         store::{InstanceId, WorkflowStatus},
     };
     pub use latchwork_engine::{

@@ -8,6 +8,7 @@
 //! | [`store`] | [`PersistenceProvider`](store::PersistenceProvider), checkpoints, instances, events, queries |
 //! | [`hub`] | [`LifeCycleEventHub`](hub::LifeCycleEventHub) and the events it carries |
 //! | [`options`] | [`WorkflowOptions`](options::WorkflowOptions), [`Configure`](options::Configure), provider factories |
+//! | [`retention`] | [`Retention`](retention::Retention): how long what is over is kept |
 //! | [`clock`] | [`Clock`](clock::Clock) and [`Timestamp`](clock::Timestamp): where all time comes from |
 //! | [`name`] | the rules for names and keys, checked where they enter |
 //! | [`limits`] | the sizes that untrusted input is held to |
@@ -36,6 +37,7 @@ pub mod lock;
 pub mod name;
 pub mod options;
 pub mod queue;
+pub mod retention;
 pub mod scope;
 pub mod store;
 

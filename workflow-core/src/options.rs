@@ -31,6 +31,7 @@ use crate::{
     lock::DistributedLockProvider,
     name::Namespace,
     queue::QueueProvider,
+    retention::Retention,
     store::{PersistenceProvider, SchemaMode},
 };
 use std::{
@@ -185,6 +186,8 @@ pub struct WorkflowOptions {
     pub data_limit: usize,
     /// Largest data of an event, in bytes of JSON. Default 256 KiB, at most 1 MiB.
     pub event_limit: usize,
+    /// How long what is over is kept, and who deletes it. Default: ended instances for ever, events for 90 days.
+    pub retention: Retention,
     /// Where all time comes from.
     pub clock: Arc<dyn Clock>,
     lock: Option<Factory<dyn DistributedLockProvider>>,
@@ -214,6 +217,7 @@ impl Default for WorkflowOptions {
             transaction_limit: Duration::from_secs(5),
             data_limit: crate::limits::DATA_BYTES,
             event_limit: crate::limits::EVENT_BYTES,
+            retention: Retention::default(),
             clock: Arc::new(SystemClock::new()),
             lock: None,
             queue: None,
@@ -339,6 +343,7 @@ impl WorkflowOptions {
         if self.event_limit == 0 || self.event_limit > crate::limits::EVENT_BYTES_MAX {
             return refuse("event_limit", "it must be 1 byte to 1 MiB");
         }
+        self.retention.validate(self.poll_interval)?;
         crate::name::check("node id", &self.node_id).map_err(|error| InvalidSetting::new("node_id", error.to_string()))
     }
 }

@@ -31,6 +31,13 @@ impl PurgeRequest {
         self
     }
 
+    /// Only instances that ended so.
+    #[must_use]
+    pub fn with_status(mut self, statuses: impl IntoIterator<Item = WorkflowStatus>) -> Self {
+        self.statuses = statuses.into_iter().collect();
+        self
+    }
+
     /// Events older than `age`.
     #[must_use]
     pub fn with_events(mut self, age: Duration) -> Self {

@@ -13,6 +13,7 @@ use latchwork_core::{
     lock::DistributedLockProvider,
     name::Namespace,
     options::{Configure, WorkflowOptions},
+    retention::Retention,
     store::{ClusterIdentity, DefineOutcome, DefinitionShape, ExclusiveClaim, IdentityOutcome, PersistenceProvider},
 };
 use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
@@ -112,6 +113,13 @@ impl WorkflowHostBuilder {
         self
     }
 
+    /// How long ended instances, events and tombstones are kept. Default: ended instances for ever, events for 90 days.
+    #[doc(alias = "UseRetention")]
+    pub fn retention(mut self, retention: Retention) -> Self {
+        self.options.retention = retention;
+        self
+    }
+
     /// What happens when a step fails, for steps and workflows without a policy of their own. Default: [`Retry::default`], whose
     /// first pause is the option `error_retry_interval`.
     #[doc(alias = "UseErrorRetryInterval")]
@@ -183,6 +191,7 @@ impl WorkflowHostBuilder {
             run_workflows: options.run_workflows,
             publish_events: options.publish_events,
             run_poller: options.run_poller,
+            retention: options.retention.clone(),
         };
         let node = Arc::new(Node {
             name: options.node_id.clone(),

@@ -219,7 +219,7 @@ pub enum HostError {
         /// Why it stands there.
         reason: Option<String>,
     },
-    /// The instance was deleted, and its result with it.
+    /// The instance was deleted, and its data with it, which was too large to be kept (8 KiB).
     #[error("instance {instance} ended as {status} at {ended}, and its data was deleted since")]
     #[non_exhaustive]
     Deleted {

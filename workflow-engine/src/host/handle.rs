@@ -206,7 +206,9 @@ impl<W: Workflow> WorkflowHandle<W> {
         typed::<W>(&self.instance.id, self.instance.get().await?)
     }
 
-    /// Waits for its end, and resolves with its data.
+    /// Waits for its end, and resolves with its data. When the host deletes ended instances, the data comes from the tombstone, which has
+    /// that of up to 8 KiB; an instance with more that was deleted before the look is [`HostError::Deleted`]. A tombstone does not tell why
+    /// an instance was terminated.
     pub fn completion(&self) -> Completion<W> {
         Completion { handle: self.clone(), timeout: None }
     }

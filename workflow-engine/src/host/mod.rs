@@ -21,7 +21,7 @@ use latchwork_core::{
     queue::QueueProvider,
     store::{
         ActivityClaim, ActivityOutcome, ActivityToken, Encoded, EventId, ExclusiveClaim, InstanceId, InstanceQuery,
-        InstanceSummary, NewEvent, Page, PersistenceProvider, StoreStatistics, SubmitOutcome,
+        InstanceSummary, NewEvent, Page, PersistenceProvider, PurgeReport, PurgeRequest, StoreStatistics, SubmitOutcome,
     },
 };
 use serde::Serialize;
@@ -114,6 +114,18 @@ impl WorkflowHost {
     /// [`HostError`] of the store.
     pub async fn statistics(&self) -> Result<StoreStatistics, HostError> {
         Ok(self.node.store.statistics().await?)
+    }
+
+    /// Deletes what is older than the request says, in one batch; [`PurgeReport::more`] tells whether another call would find more. For a
+    /// deletion by hand, beside or instead of the host's own [retention](WorkflowHostBuilder::retention).
+    ///
+    /// # Errors
+    /// [`HostError`] of the store; the call can be repeated as it is.
+    #[doc(alias = "PurgeWorkflows")]
+    pub async fn purge(&self, request: &PurgeRequest) -> Result<PurgeReport, HostError> {
+        let report = self.node.store.purge(request).await?;
+        crate::node::count_purged(&report);
+        Ok(report)
     }
 
     /// Publishes an event now. When this returns, the event is stored, and reaches every wait that matches it, now or later.
@@ -209,6 +221,7 @@ impl WorkflowHost {
             queue: health.queue.report(),
             store: health.store.report(),
             active: self.node.active.len(),
+            retention: health.retention.report(self.node.clock.monotonic()),
         }
     }
 

@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub(crate) struct Completions {
     waiting: Mutex<HashMap<InstanceId, Arc<Notify>>>,
+    any: Notify,
 }
 
 impl Completions {
@@ -32,5 +33,11 @@ impl Completions {
         if let Some(watch) = watch {
             watch.notify_waiters();
         }
+        self.any.notify_one();
+    }
+
+    /// Resolves when an instance ended on this node since the last call. For one task.
+    pub(super) async fn any_ended(&self) {
+        self.any.notified().await;
     }
 }

@@ -1,6 +1,8 @@
+use latchwork_core::store::PurgeReport;
 use std::{
     fmt::Display,
     sync::{Mutex, PoisonError},
+    time::Duration,
 };
 
 /// Whether one of the services that a host depends on works, as far as this node knows.
@@ -21,6 +23,18 @@ impl ServiceHealth {
     }
 }
 
+/// What the background sweep of this node came to; see [`Retention`](latchwork_core::retention::Retention).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RetentionHealth {
+    /// Time since the last complete sweep of this node; `None` before the first, or while others sweep.
+    pub since_sweep: Option<Duration>,
+    /// What that sweep deleted.
+    pub deleted: PurgeReport,
+    /// Why the last try failed; `None` when it did not.
+    pub failure: Option<String>,
+}
+
 /// The state of a host's services. With the lock service down nothing starts, and work resumes by itself when it is back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -33,6 +47,8 @@ pub struct HealthReport {
     pub store: ServiceHealth,
     /// Bursts that run on this node.
     pub active: usize,
+    /// The deletion of what is over.
+    pub retention: RetentionHealth,
 }
 
 impl HealthReport {
@@ -49,6 +65,37 @@ pub(crate) struct Health {
     pub(crate) lock: Watched,
     pub(crate) queue: Watched,
     pub(crate) store: Watched,
+    pub(crate) retention: WatchedRetention,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct WatchedRetention(Mutex<Swept>);
+
+#[derive(Debug, Default)]
+struct Swept {
+    /// By the monotonic clock.
+    at: Option<Duration>,
+    deleted: PurgeReport,
+    failure: Option<String>,
+}
+
+impl WatchedRetention {
+    pub(super) fn swept(&self, now: Duration, deleted: PurgeReport) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Swept { at: Some(now), deleted, failure: None };
+    }
+
+    pub(super) fn fails(&self, error: &dyn std::error::Error) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).failure = Some(error.to_string());
+    }
+
+    pub(crate) fn report(&self, now: Duration) -> RetentionHealth {
+        let swept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        RetentionHealth {
+            since_sweep: swept.at.map(|at| now.saturating_sub(at)),
+            deleted: swept.deleted,
+            failure: swept.failure.clone(),
+        }
+    }
 }
 
 #[derive(Debug, Default)]

@@ -10,6 +10,7 @@ mod control;
 mod health;
 mod poller;
 mod registry;
+mod retention;
 mod time;
 mod wheel;
 mod work;
@@ -17,8 +18,9 @@ mod work;
 pub(crate) use active::{Active, ActiveMap};
 pub(crate) use completions::Completions;
 pub(crate) use health::Health;
-pub use health::{HealthReport, ServiceHealth};
+pub use health::{HealthReport, RetentionHealth, ServiceHealth};
 pub(crate) use registry::{Registered, Registry};
+pub(crate) use retention::count_purged;
 
 use crate::{
     instance::{Rules, panicked},
@@ -33,6 +35,7 @@ use latchwork_core::{
     lock::DistributedLockProvider,
     name::Namespace,
     queue::{QueueKind, QueueProvider, WorkItem},
+    retention::Retention,
     store::PersistenceProvider,
 };
 use std::{
@@ -65,6 +68,7 @@ pub(crate) struct Settings {
     pub(crate) run_workflows: bool,
     pub(crate) publish_events: bool,
     pub(crate) run_poller: bool,
+    pub(crate) retention: Retention,
 }
 
 /// One node: the providers, the definitions, and the bursts that run here.
@@ -109,6 +113,9 @@ impl Node {
         self.keep_up("inboxes", Self::watch_inboxes);
         if self.settings.run_poller {
             self.keep_up("poller", Self::poll);
+        }
+        if self.settings.retention.interval.is_some() {
+            self.keep_up("retention", Self::sweep);
         }
     }
 
