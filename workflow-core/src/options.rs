@@ -186,6 +186,9 @@ pub struct WorkflowOptions {
     pub data_limit: usize,
     /// Largest data of an event, in bytes of JSON. Default 256 KiB, at most 1 MiB.
     pub event_limit: usize,
+    /// Data of an instance with more bytes of JSON than this is stored compressed, and so are the collections and states of its steps. Default:
+    /// none is. What is stored is readable either way, whatever this says; the data limit counts the JSON.
+    pub compress_data_over: Option<usize>,
     /// How long what is over is kept, and who deletes it. Default: ended instances for ever, events for 90 days.
     pub retention: Retention,
     /// Where all time comes from.
@@ -217,6 +220,7 @@ impl Default for WorkflowOptions {
             transaction_limit: Duration::from_secs(5),
             data_limit: crate::limits::DATA_BYTES,
             event_limit: crate::limits::EVENT_BYTES,
+            compress_data_over: None,
             retention: Retention::default(),
             clock: Arc::new(SystemClock::new()),
             lock: None,

@@ -2,6 +2,7 @@
 
 mod body;
 pub mod builder;
+mod compression;
 mod cron;
 mod data;
 mod definition;
@@ -18,6 +19,7 @@ mod services;
 pub use body::ChildRequest;
 pub use body::{ExecutionResult, StepBody, StepContext, StepFn, TransactionGuard};
 pub use builder::*;
+pub use compression::{CompressionError, decompress};
 pub use cron::{Cron, MissedTicks};
 pub use data::{AnyData, Each, Scope, WorkflowData};
 pub use definition::{AfterCancel, Definition, DefinitionError, DefinitionProblem, ProblemKind, shape_difference};

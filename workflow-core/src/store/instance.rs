@@ -3,7 +3,8 @@ use crate::{clock::Timestamp, queue::WorkItem};
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
 
-/// JSON text, encoded once and shared without a copy.
+/// JSON text, encoded once and shared without a copy. Data that an engine stores compressed is another text, which begins with `gz:` as no
+/// JSON does; to a store both are opaque text.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Encoded(Arc<str>);
 

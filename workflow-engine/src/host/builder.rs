@@ -1,6 +1,7 @@
 use super::{HostError, WorkflowHost};
 use crate::{
     builder::{Workflow, define},
+    compression::Compression,
     definition::{Definition, DefinitionError, NodeKind, shape_difference},
     hub::LocalEventHub,
     instance::Rules,
@@ -113,6 +114,12 @@ impl WorkflowHostBuilder {
         self
     }
 
+    /// Stores data with more bytes of JSON than this compressed. Default: none. Readable either way, whatever this says, also by other nodes.
+    pub fn compress_data_over(mut self, bytes: usize) -> Self {
+        self.options.compress_data_over = Some(bytes);
+        self
+    }
+
     /// How long ended instances, events and tombstones are kept. Default: ended instances for ever, events for 90 days.
     #[doc(alias = "UseRetention")]
     pub fn retention(mut self, retention: Retention) -> Self {
@@ -193,11 +200,12 @@ impl WorkflowHostBuilder {
             run_poller: options.run_poller,
             retention: options.retention.clone(),
         };
+        let compression = Compression { over: options.compress_data_over };
         let node = Arc::new(Node {
             name: options.node_id.clone(),
             namespace: options.namespace.clone(),
             cluster: identity.cluster,
-            rules: Arc::new(Rules { retry, data_limit: settings.data_limit }),
+            rules: Arc::new(Rules { retry, data_limit: settings.data_limit, compression }),
             permits: Arc::new(tokio::sync::Semaphore::new(settings.max_concurrent_workflows)),
             committer: crate::node::Committer::new(store.clone(), &tasks),
             settings,

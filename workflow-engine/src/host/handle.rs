@@ -1,5 +1,5 @@
 use super::{HostError, WorkflowHost};
-use crate::builder::Workflow;
+use crate::{builder::Workflow, compression::decompress};
 use latchwork_core::{
     clock::ClockExt,
     store::{AppendOutcome, Control, Encoded, ErrorRecord, InstanceId, InstanceRecord, Page, PointerRecord, WorkflowStatus},
@@ -41,11 +41,16 @@ impl InstanceHandle {
         &self.id
     }
 
-    /// What the store knows of it.
+    /// What the store knows of it, with its data as JSON, however it is stored.
     ///
     /// # Errors
-    /// [`HostError::NotFound`], or [`HostError`] of the store.
+    /// [`HostError::NotFound`], [`HostError::Data`] when its compressed data is damaged, or [`HostError`] of the store.
     pub async fn get(&self) -> Result<InstanceRecord, HostError> {
+        self.readable(self.stored().await?)
+    }
+
+    /// What the store knows of it, as it is stored.
+    async fn stored(&self) -> Result<InstanceRecord, HostError> {
         self.host.node.store.get(&self.id).await?.ok_or_else(|| HostError::not_found(&self.id))
     }
 
@@ -54,7 +59,18 @@ impl InstanceHandle {
     /// # Errors
     /// [`HostError::NotFound`], or [`HostError`] of the store.
     pub async fn status(&self) -> Result<WorkflowStatus, HostError> {
-        Ok(self.get().await?.status())
+        Ok(self.stored().await?.status())
+    }
+
+    fn readable(&self, mut record: InstanceRecord) -> Result<InstanceRecord, HostError> {
+        let data = match &mut record {
+            InstanceRecord::Instance { data, .. } => Some(data),
+            InstanceRecord::Deleted(tombstone) => tombstone.result.as_mut(),
+        };
+        if let Some(data) = data {
+            *data = decompress(data).map_err(|error| HostError::data(format!("data of instance {}", self.id), error))?;
+        }
+        Ok(record)
     }
 
     /// Starts no further step until resumed; running ones finish.
@@ -103,16 +119,28 @@ impl InstanceHandle {
     /// A page of its pointers in order of their sequence, after this one; 0 begins.
     ///
     /// # Errors
-    /// [`HostError`] of the store.
+    /// [`HostError::Data`] when the compressed state of one is damaged, or [`HostError`] of the store.
     pub async fn history(&self, after: i64, limit: usize) -> Result<Page<PointerRecord>, HostError> {
-        Ok(self.host.node.store.history(&self.id, after, limit).await?)
+        let mut page = self.host.node.store.history(&self.id, after, limit).await?;
+        for pointer in &mut page.items {
+            if let Some(state) = &mut pointer.state {
+                let what = || format!("state of step `{}` of instance {}", pointer.step, self.id);
+                *state = decompress(state).map_err(|error| HostError::data(what(), error))?;
+            }
+        }
+        Ok(page)
     }
 
     /// Resolves with the record when the instance has ended; never when it does not end.
     ///
     /// # Errors
-    /// [`HostError::NotFound`], or [`HostError`] of the store that a retry cannot mend.
+    /// [`HostError::NotFound`], [`HostError::Data`] when its compressed data is damaged, or [`HostError`] of the store that a retry cannot
+    /// mend.
     pub async fn ended(&self) -> Result<InstanceRecord, HostError> {
+        self.readable(self.stored_at_end().await?)
+    }
+
+    async fn stored_at_end(&self) -> Result<InstanceRecord, HostError> {
         let node = &self.host.node;
         let watch = node.completions.watch(&self.id);
         let result = async {
@@ -121,7 +149,7 @@ impl InstanceHandle {
                 // Registered before the look, so that an end in between is not missed.
                 let mut ended = std::pin::pin!(watch.notified());
                 ended.as_mut().enable();
-                match self.get().await {
+                match self.stored().await {
                     Ok(record) if record.status().is_terminal() => return Ok(record),
                     Ok(_) => {}
                     Err(error) if error.is_retryable() => {
@@ -232,12 +260,12 @@ impl<W: Workflow> Completion<W> {
     async fn wait(self) -> Result<W::Data, HostError> {
         let (instance, clock) = (&self.handle.instance, &self.handle.instance.host.node.clock);
         let ended = match self.timeout {
-            None => instance.ended().await?,
+            None => instance.stored_at_end().await?,
             Some(timeout) => tokio::select! {
                 biased;
-                ended = instance.ended() => ended?,
+                ended = instance.stored_at_end() => ended?,
                 () = clock.sleep(timeout) => {
-                    let record = instance.get().await?;
+                    let record = instance.stored().await?;
                     if !record.status().is_terminal() {
                         let (status, reason) = (record.status(), reason_of(&record));
                         return Err(HostError::TimedOut { instance: instance.id.clone(), status, reason });
@@ -249,7 +277,7 @@ impl<W: Workflow> Completion<W> {
         if ended.status() == WorkflowStatus::Terminated {
             return Err(HostError::Terminated { instance: instance.id.clone(), reason: reason_of(&ended) });
         }
-        typed::<W>(&instance.id, ended)
+        typed::<W>(&instance.id, instance.readable(ended)?)
     }
 }
 

@@ -84,6 +84,7 @@ impl<'h, W: Workflow> Start<'h, W> {
         for (attribute, _) in &self.attributes {
             name::check("attribute name", attribute)?;
         }
+        let data = node.rules.compression.pack(data);
         let mut instance = NewInstance::new(definition.id.clone(), definition.version, definition.fingerprint.clone(), data);
         instance.id = self.id.unwrap_or(instance.id);
         instance.business_key = self.business_key;

@@ -90,13 +90,16 @@ impl Instance {
             pointer.dirty = false;
             // Only values that came from JSON or from `to_value` are in there, so encoding them cannot fail.
             let is_default = pointer.state == PointerState::default();
-            pointer.record.state = if is_default { None } else { Encoded::of(&pointer.state).ok() };
+            let state = if is_default { None } else { Encoded::of(&pointer.state).ok() };
+            pointer.record.state = state.map(|state| self.rules.compression.pack(state));
             checkpoint.pointers.push(pointer.record.clone());
             if let Some(collection) = &mut pointer.collection
                 && std::mem::take(&mut collection.dirty)
             {
-                checkpoint.pointers.push(collection.record.clone());
-                collection.record.state = None;
+                let state = collection.record.state.take();
+                let mut record = collection.record.clone();
+                record.state = state.map(|state| self.rules.compression.pack(state));
+                checkpoint.pointers.push(record);
             }
         }
         checkpoint.subscriptions = changes.subscriptions;
@@ -167,7 +170,7 @@ impl Instance {
         if !limits::json_depth_is_allowed(encoded.as_str()) {
             return Err(format!("the data nests deeper than {} levels", limits::JSON_DEPTH));
         }
-        Ok(encoded)
+        Ok(self.rules.compression.pack(encoded))
     }
 
     /// Keeps an error for whoever looks after the instance.

@@ -3,6 +3,7 @@ use super::{
     pointer::{COLLECTION, Collection, PointerState, Wait},
 };
 use crate::{
+    compression::decompress,
     data::{DataType, Items},
     definition::{COMPENSATION, Definition, NodeKind},
 };
@@ -13,6 +14,7 @@ use latchwork_core::{
 use serde_json::Value;
 use std::{
     collections::{BTreeSet, HashMap, HashSet, VecDeque},
+    fmt::Display,
     sync::Arc,
 };
 
@@ -30,11 +32,12 @@ impl Instance {
         rules: Arc<Rules>,
     ) -> Result<Box<Self>, Unreadable> {
         let header = loaded.header;
-        if !limits::json_depth_is_allowed(loaded.data.as_str()) {
+        let stored = decompress(&loaded.data).map_err(|error| Unreadable(format!("its data cannot be read: {error}")))?;
+        if !limits::json_depth_is_allowed(stored.as_str()) {
             return Err(Unreadable(format!("its data nests deeper than {} levels", limits::JSON_DEPTH)));
         }
-        let data = (definition.data.decode)(loaded.data.as_str())
-            .map_err(|error| Unreadable(format!("its data cannot be read: {error}")))?;
+        let data =
+            (definition.data.decode)(stored.as_str()).map_err(|error| Unreadable(format!("its data cannot be read: {error}")))?;
         let fresh = loaded.pointers.is_empty() && loaded.last_sequence == 0;
         let mut instance = Box::new(Self {
             definition,
@@ -104,8 +107,12 @@ impl Instance {
             return Err(Unreadable(format!("its step `{}` is not in the definition", record.step)));
         };
         let state = match record.state.take() {
-            Some(state) => serde_json::from_str(state.as_str())
-                .map_err(|error| Unreadable(format!("the state of its step `{}` cannot be read: {error}", record.step)))?,
+            Some(state) => {
+                let unreadable =
+                    |why: &dyn Display| Unreadable(format!("the state of its step `{}` cannot be read: {why}", record.step));
+                let json = decompress(&state).map_err(|error| unreadable(&error))?;
+                serde_json::from_str(json.as_str()).map_err(|error| unreadable(&error))?
+            }
             None => PointerState::default(),
         };
         let items = match &state.items {
@@ -141,6 +148,7 @@ impl Instance {
         let owner =
             record.parent.and_then(|parent| self.pointers.get_mut(&parent)).ok_or_else(|| unreadable("it belongs to nothing"))?;
         let json = record.state.take().ok_or_else(|| unreadable("it is empty"))?;
+        let json = decompress(&json).map_err(|error| unreadable(&error.to_string()))?;
         let item = match &self.definition.node(owner.node).kind {
             NodeKind::ForEach { item, .. } => *item,
             _ => DataType::of::<Value>(),

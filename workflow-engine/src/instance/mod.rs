@@ -20,6 +20,7 @@ pub(crate) use child::child_in;
 pub(crate) use pointer::{ChildEnd, Pointer, PointerMap};
 
 use crate::{
+    compression::Compression,
     data::AnyData,
     definition::{Definition, NodeKind},
     error::{StepError, StepResult},
@@ -48,6 +49,7 @@ pub(crate) struct Rules {
     /// For steps without a policy of their own or of their definition.
     pub(crate) retry: Retry,
     pub(crate) data_limit: usize,
+    pub(crate) compression: Compression,
 }
 
 #[derive(Debug)]
