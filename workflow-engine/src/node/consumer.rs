@@ -1,6 +1,6 @@
 //! The loops that take hints and start bursts.
 
-use super::{BackOff, Node};
+use super::{BackOff, Node, overflow::Drops};
 use latchwork_core::{
     clock::ClockExt,
     queue::{Delivery, QueueKind, WorkItem},
@@ -18,8 +18,14 @@ impl Node {
     /// Takes hints from the queue, as many as there is room for.
     pub(super) async fn consume_queue(self: Arc<Self>) {
         let wait = if self.queue.capabilities().push { PUSH_WAIT } else { self.settings.idle_time };
+        let mut drops = Drops::None;
         let mut back_off = BackOff::new(Duration::from_millis(50), self.settings.error_retry_interval);
         while let Some(room) = self.room().await {
+            if drops != Drops::Never {
+                drops = self.look_for_drops().await;
+            }
+            // What is in hand takes up room, too, and nothing tells when it is settled.
+            let wait = if drops == Drops::Waiting { wait.min(self.settings.idle_time) } else { wait };
             let dequeue = self.queue.dequeue(QueueKind::Workflow, room.min(BATCH), wait);
             let Some(taken) = self.stopping.run_until_cancelled(dequeue).await else { return };
             match taken {

@@ -8,6 +8,7 @@ mod completions;
 mod consumer;
 mod control;
 mod health;
+mod overflow;
 mod poller;
 mod registry;
 mod retention;
@@ -19,6 +20,7 @@ pub(crate) use active::{Active, ActiveMap};
 pub(crate) use completions::Completions;
 pub(crate) use health::Health;
 pub use health::{HealthReport, RetentionHealth, ServiceHealth};
+pub(crate) use overflow::Overflow;
 pub(crate) use registry::{Registered, Registry};
 pub(crate) use retention::count_purged;
 
@@ -91,6 +93,7 @@ pub(crate) struct Node {
     pub(crate) completions: Completions,
     pub(crate) active: ActiveMap,
     pub(crate) wheel: Wheel,
+    pub(crate) overflow: Overflow,
     pub(crate) committer: Committer,
     /// One for each burst that may run.
     pub(crate) permits: Arc<Semaphore>,

@@ -13,6 +13,20 @@ use std::{sync::Arc, time::Duration};
 /// Rows of one page.
 const PAGE: usize = 1_000;
 
+/// The shortest time between two polls, however often the queue is full.
+const SHORTEST: Duration = Duration::from_secs(1);
+
+/// What a poll looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Walk {
+    /// What has been due for one poll interval.
+    Overdue,
+    /// All that is due: the hints were lost with the process before.
+    AfterLoss,
+    /// All that is due: hints were dropped by a full queue.
+    AfterDrops,
+}
+
 impl Node {
     pub(super) async fn poll(self: Arc<Self>) {
         let key = match self.poll_key() {
@@ -26,11 +40,14 @@ impl Node {
         let mut back_off = BackOff::new(self.settings.error_retry_interval.min(interval), interval);
         // The hints of a queue that lives in this process were lost with the process before.
         let capabilities = self.queue.capabilities();
-        let mut all_that_is_due = capabilities.scope == Scope::Process || capabilities.redelivery == Redelivery::Never;
+        let lost = capabilities.scope == Scope::Process || capabilities.redelivery == Redelivery::Never;
+        let mut walk = if lost { Walk::AfterLoss } else { Walk::Overdue };
         loop {
-            let pause = match self.poll_once(&key, all_that_is_due).await {
+            let pause = match self.poll_once(&key, walk).await {
                 Ok(polled) => {
-                    all_that_is_due &= !polled;
+                    if polled {
+                        walk = Walk::Overdue;
+                    }
                     back_off.reset();
                     interval
                 }
@@ -40,8 +57,14 @@ impl Node {
                     back_off.next()
                 }
             };
-            if self.stopping.run_until_cancelled(self.clock.sleep(pause)).await.is_none() {
-                return;
+            let dropped = async {
+                self.clock.sleep((interval / 10).min(SHORTEST)).await;
+                self.room_for_dropped().await;
+            };
+            tokio::select! {
+                () = self.stopping.cancelled() => return,
+                () = self.clock.sleep(pause) => {}
+                () = dropped => if walk == Walk::Overdue { walk = Walk::AfterDrops },
             }
         }
     }
@@ -55,7 +78,7 @@ impl Node {
     }
 
     /// One walk over all pages. `false` when another node is at it.
-    async fn poll_once(&self, key: &LockKey, all_that_is_due: bool) -> Result<bool, BoxError> {
+    async fn poll_once(&self, key: &LockKey, walk: Walk) -> Result<bool, BoxError> {
         let guard = match self.lock.acquire(LockRequest::new(key.clone())).await {
             Ok(guard) => guard,
             Err(error) => {
@@ -65,17 +88,18 @@ impl Node {
         };
         self.health.lock.works();
         let Some(guard) = guard else { return Ok(false) };
-        let walked = self.walk(all_that_is_due).await;
+        let walked = self.walk(walk).await;
         let released = guard.release().await;
         walked?;
         released?;
         Ok(true)
     }
 
-    async fn walk(&self, all_that_is_due: bool) -> Result<(), BoxError> {
+    async fn walk(&self, walk: Walk) -> Result<(), BoxError> {
         let interval = self.settings.poll_interval;
         // A walk takes its time, and so the next one begins later than an interval from now.
         let horizon = interval.saturating_mul(3) / 2;
+        let dropped = if walk == Walk::Overdue { 0 } else { self.dropped().await };
         let mut after: Option<(Timestamp, InstanceId)> = None;
         let mut room = self.permits.available_permits().min(KEPT_HINTS);
         loop {
@@ -94,7 +118,7 @@ impl Node {
             for runnable in &page.items {
                 if runnable.due > page.now {
                     self.wheel.insert(runnable.item.clone(), time.deadline(runnable.due));
-                } else if all_that_is_due || clock::between(runnable.due, page.now) >= interval {
+                } else if walk != Walk::Overdue || clock::between(runnable.due, page.now) >= interval {
                     overdue.push(runnable.item.clone());
                 }
             }
@@ -107,18 +131,30 @@ impl Node {
             room -= own;
             let now = self.clock.monotonic();
             for item in overdue.drain(..own) {
-                // Its hint was lost, with its burst perhaps.
-                self.wheel.insert_suspect(item, now);
+                match walk {
+                    Walk::AfterDrops => self.wheel.insert(item, now),
+                    // Its hint was lost, with its burst perhaps.
+                    Walk::Overdue | Walk::AfterLoss => self.wheel.insert_suspect(item, now),
+                }
             }
             self.enqueue(&overdue).await;
             match page.items.last() {
                 Some(last) if page.items.len() >= PAGE => after = Some((last.due, last.item.instance.clone())),
-                _ => return Ok(()),
+                _ => break,
+            }
+            // What is left would be dropped again.
+            if walk == Walk::AfterDrops && self.queue_is_full().await {
+                self.overflow.made_up_for(dropped, false);
+                return Ok(());
             }
             // Pages of a large backlog leave room for others.
             if !self.pause(Duration::ZERO).await {
                 return Ok(());
             }
         }
+        if walk != Walk::Overdue {
+            self.overflow.made_up_for(dropped, true);
+        }
+        Ok(())
     }
 }
