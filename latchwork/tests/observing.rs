@@ -5,7 +5,7 @@
 #[macro_use]
 mod common;
 use common::*;
-use metrics::{Counter, CounterFn, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit};
+use metrics::{Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit};
 use std::{
     collections::BTreeMap,
     fmt::Debug,
@@ -38,6 +38,10 @@ impl Counts {
     fn of(&self, name: &str) -> u64 {
         self.0.lock().expect("no panic").get(name).map_or(0, |cell| cell.load(Ordering::Relaxed))
     }
+
+    fn level(&self, name: &str) -> Option<f64> {
+        self.0.lock().expect("no panic").get(name).map(|cell| f64::from_bits(cell.load(Ordering::Relaxed)))
+    }
 }
 
 struct Cell(Arc<AtomicU64>);
@@ -67,12 +71,31 @@ impl Recorder for Counts {
         Counter::from_arc(Arc::new(Cell(self.cell(key))))
     }
 
-    fn register_gauge(&self, _: &Key, _: &Metadata<'_>) -> Gauge {
-        Gauge::noop()
+    fn register_gauge(&self, key: &Key, _: &Metadata<'_>) -> Gauge {
+        let labels: String = key.labels().map(|label| format!("{{{}}}", label.value())).collect();
+        let level = self.0.lock().expect("no panic").entry(format!("{}{labels}", key.name())).or_default().clone();
+        Gauge::from_arc(Arc::new(Level(level)))
     }
 
     fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
         Histogram::from_arc(Arc::new(Cell(self.cell(key))))
+    }
+}
+
+/// The value of a gauge, as its bits.
+struct Level(Arc<AtomicU64>);
+
+impl GaugeFn for Level {
+    fn increment(&self, value: f64) {
+        self.set(f64::from_bits(self.0.load(Ordering::Relaxed)) + value);
+    }
+
+    fn decrement(&self, value: f64) {
+        self.increment(-value);
+    }
+
+    fn set(&self, value: f64) {
+        self.0.store(value.to_bits(), Ordering::Relaxed);
     }
 }
 
@@ -154,6 +177,43 @@ async fn what_a_node_does_is_counted_and_traced() {
     assert!(counts.of("latchwork.lock.failures") >= 2);
     assert!(lines.any(&["ERROR", "the lock service fails: nothing is started on this node until it is back"]), "{lines:?}");
     node.means.locks.clear();
+    node.stop_clean().await;
+}
+
+#[tokio::test]
+async fn gauges_show_a_queue_that_backs_up_and_a_service_that_is_down() {
+    let counts = Counts::default();
+    let _counting = metrics::set_default_local_recorder(&counts);
+    let world = World::memory();
+    let node = world.node().with(|b| b.workflow(Fails).max_concurrent_workflows(1)).start().await;
+    world.rest().await;
+    let levels = |names: &[&str]| names.iter().map(|name| counts.level(&format!("latchwork.{name}"))).collect::<Vec<_>>();
+    let services = ["service.up{lock}", "service.up{queue}", "service.up{store}"];
+    assert_eq!(levels(&["queue.depth", "queue.in_hand", "queue.dropped", "bursts.active", "poll.lag_seconds"]), [Some(0.0); 5]);
+    assert_eq!(levels(&services), [Some(1.0); 3]);
+
+    let gate = world.probe.hold("one");
+    for _ in 0..5 {
+        node.begin::<Fails>(Data::default()).await;
+    }
+    world.soon(gate.reached(1)).await;
+    node.means.locks.on(LockCall::Acquire).fail(LockFault::Unavailable);
+    world.pass(Duration::from_secs(60)).await;
+    assert_eq!(levels(&services), [Some(0.0), Some(1.0), Some(1.0)]);
+    assert_eq!(levels(&["bursts.active"]), [Some(1.0)]);
+    let above = |name: &str, least: f64| counts.level(name).is_some_and(|level| level >= least);
+    assert!(
+        above("latchwork.queue.depth", 3.0) && above("latchwork.queue.oldest_seconds", 30.0),
+        "{:?}",
+        levels(&["queue.depth"])
+    );
+    assert!(above("latchwork.poll.lag_seconds", 30.0), "{:?}", levels(&["poll.lag_seconds"]));
+    gate.open();
+    node.means.locks.clear();
+    world.pass(Duration::from_secs(60)).await;
+    assert_eq!(levels(&["queue.depth", "queue.oldest_seconds", "poll.oldest_overdue_seconds"]), [Some(0.0); 3]);
+    assert_eq!(levels(&services), [Some(1.0); 3]);
+    assert!(counts.of("latchwork.commit.group") >= 5);
     node.stop_clean().await;
 }
 

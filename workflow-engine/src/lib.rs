@@ -27,6 +27,6 @@ pub use error::{StepError, StepResult};
 pub use host::{Completion, HostError, InstanceHandle, Start, StopReport, WorkflowHandle, WorkflowHost, WorkflowHostBuilder};
 pub use hub::LocalEventHub;
 pub use middleware::{Next, StepMiddleware, WorkflowContext, WorkflowMiddleware};
-pub use node::{HealthReport, RetentionHealth, ServiceHealth};
+pub use node::{HealthReport, PollerHealth, RetentionHealth, ServiceHealth};
 pub use policy::{Durability, GivingUp, Retry};
 pub use services::{ServiceMissing, Services};

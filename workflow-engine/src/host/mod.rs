@@ -212,17 +212,16 @@ impl WorkflowHost {
         self.node.hub.subscribe()
     }
 
-    /// The state of the services, as far as this node's work came upon it.
+    /// The state of the services, as far as this node's work came upon it. Costs nothing: no service is asked.
     #[must_use]
     pub fn health(&self) -> HealthReport {
-        let health = &self.node.health;
-        HealthReport {
-            lock: health.lock.report(),
-            queue: health.queue.report(),
-            store: health.store.report(),
-            active: self.node.active.len(),
-            retention: health.retention.report(self.node.clock.monotonic()),
-        }
+        self.node.health_report()
+    }
+
+    /// The state of the services and of the work that waits: each service is asked, and has 5 seconds to answer. One that does not answer, or
+    /// fails, is told in the report.
+    pub async fn health_report(&self) -> HealthReport {
+        self.node.full_health_report().await
     }
 
     /// The name of this node.

@@ -118,6 +118,11 @@ impl ActiveMap {
         self.changed.notified().await;
     }
 
+    /// Whether this node has a burst of the instance.
+    pub(crate) fn has(&self, instance: &InstanceId) -> bool {
+        self.bursts().contains_key(instance)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.bursts().len()
     }

@@ -77,6 +77,7 @@ impl Committer {
         if lost.is_cancelled() {
             return None;
         }
+        metrics::histogram!("latchwork.commit.group").record(1.0);
         let outcomes = self.store.commit(vec![checkpoint]).await;
         Some(outcomes.into_iter().next().unwrap_or_else(no_answer))
     }

@@ -19,7 +19,7 @@ mod work;
 pub(crate) use active::{Active, ActiveMap};
 pub(crate) use completions::Completions;
 pub(crate) use health::Health;
-pub use health::{HealthReport, RetentionHealth, ServiceHealth};
+pub use health::{HealthReport, PollerHealth, RetentionHealth, ServiceHealth};
 pub(crate) use overflow::Overflow;
 pub(crate) use registry::{Registered, Registry};
 pub(crate) use retention::count_purged;
@@ -114,6 +114,7 @@ impl Node {
         self.keep_up("queue", Self::consume_queue);
         self.keep_up("wheel", Self::consume_wheel);
         self.keep_up("inboxes", Self::watch_inboxes);
+        self.keep_up("gauges", Self::observe);
         if self.settings.run_poller {
             self.keep_up("poller", Self::poll);
         }

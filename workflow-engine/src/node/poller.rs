@@ -41,12 +41,16 @@ impl Node {
         // The hints of a queue that lives in this process were lost with the process before.
         let capabilities = self.queue.capabilities();
         let lost = capabilities.scope == Scope::Process || capabilities.redelivery == Redelivery::Never;
+        self.health.poller.begins(self.clock.monotonic());
         let mut walk = if lost { Walk::AfterLoss } else { Walk::Overdue };
         loop {
             let pause = match self.poll_once(&key, walk).await {
                 Ok(polled) => {
                     if polled {
+                        self.health.poller.complete(self.clock.monotonic());
                         walk = Walk::Overdue;
+                    } else {
+                        self.health.poller.left_to_other(self.clock.monotonic());
                     }
                     back_off.reset();
                     interval
@@ -54,6 +58,7 @@ impl Node {
                 Err(error) => {
                     tracing::warn!(%error, "a poll failed");
                     metrics::counter!("latchwork.poll.failures").increment(1);
+                    self.health.poller.fails(&*error);
                     back_off.next()
                 }
             };
@@ -101,6 +106,7 @@ impl Node {
         let horizon = interval.saturating_mul(3) / 2;
         let dropped = if walk == Walk::Overdue { 0 } else { self.dropped().await };
         let mut after: Option<(Timestamp, InstanceId)> = None;
+        let mut is_first = true;
         let mut room = self.permits.available_permits().min(KEPT_HINTS);
         loop {
             let mut query = RunnableQuery::new(self.registry.known(), PAGE).with_horizon(horizon);
@@ -122,8 +128,12 @@ impl Node {
                     overdue.push(runnable.item.clone());
                 }
             }
-            if let Some(first) = page.items.first() {
-                metrics::gauge!("latchwork.poll.oldest_overdue_seconds").set(clock::between(first.due, page.now).as_secs_f64());
+            if std::mem::take(&mut is_first) {
+                // Oldest first. What runs here is stored as due as long as it runs.
+                let oldest = page.items.iter().find(|runnable| !self.active.has(&runnable.item.instance));
+                let oldest = oldest.map_or(Duration::ZERO, |first| clock::between(first.due, page.now));
+                self.health.poller.overdue(oldest);
+                metrics::gauge!("latchwork.poll.oldest_overdue_seconds").set(oldest.as_secs_f64());
             }
             metrics::counter!("latchwork.poll.overdue").increment(overdue.len() as u64);
             // The oldest are not trusted to the queue again, which may be down, or bring them to nodes that do not know them only.
