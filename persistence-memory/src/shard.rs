@@ -25,7 +25,8 @@ pub(crate) struct Shard {
     pub(crate) order: BTreeSet<InstanceId>,
     /// By kind: from when on an instance has something to do.
     pub(crate) runnable: Vec<BTreeSet<(Timestamp, InstanceId)>>,
-    ended: BTreeSet<(Timestamp, InstanceId)>,
+    /// By status: when the instances ended.
+    ended: [BTreeSet<(Timestamp, InstanceId)>; WorkflowStatus::ALL.len()],
     tombstones: HashMap<InstanceId, Tombstone, IdHash>,
     /// By the time of deletion.
     buried: BTreeSet<(Timestamp, InstanceId)>,
@@ -110,8 +111,10 @@ impl Shard {
             if let Some(count) = self.count_mut(status) {
                 *count += 1;
             }
-            if let Some(ended) = ended {
-                self.ended.insert((ended, id.clone()));
+            if let Some(ended) = ended
+                && let Some(index) = self.ended.get_mut(place(status))
+            {
+                index.insert((ended, id.clone()));
             }
         }
         Some(answer)
@@ -147,11 +150,12 @@ impl Shard {
         earliest
     }
 
-    /// Those of these statuses that ended before this time, oldest first.
+    /// Those of these statuses that ended before this time, oldest first in each status.
     pub(crate) fn ended_before(&self, before: Timestamp, statuses: &[WorkflowStatus], limit: usize) -> Vec<InstanceId> {
-        let wanted = |id: &&InstanceId| statuses.is_empty() || self.status(id).is_some_and(|status| statuses.contains(&status));
-        let old = self.ended.iter().take_while(|(ended, _)| *ended < before);
-        old.map(|(_, id)| id).filter(wanted).take(limit).cloned().collect()
+        let wanted = WorkflowStatus::ALL.into_iter().filter(|status| statuses.is_empty() || statuses.contains(status));
+        let old = wanted.filter_map(|status| self.ended.get(place(status)));
+        let old = old.flat_map(|index| index.iter().take_while(|(ended, _)| *ended < before));
+        old.map(|(_, id)| id).take(limit).cloned().collect()
     }
 
     /// Deletes an ended instance, and leaves a tombstone.
@@ -162,7 +166,9 @@ impl Shard {
             *count = count.saturating_sub(1);
         }
         self.order.remove(id);
-        self.ended.remove(&(ended, id.clone()));
+        if let Some(index) = self.ended.get_mut(place(instance.status)) {
+            index.remove(&(ended, id.clone()));
+        }
         self.buried.insert((now, id.clone()));
         self.tombstones.insert(
             id.clone(),

@@ -8,7 +8,7 @@ use crate::{
 use latchwork_core::{
     clock::Timestamp,
     limits::TOMBSTONE_RESULT_BYTES,
-    store::{PurgeReport, PurgeRequest},
+    store::{PurgeReport, PurgeRequest, WorkflowStatus},
 };
 use latchwork_sqlite_client::sqlx::{self, SqliteConnection};
 use std::time::Duration;
@@ -21,13 +21,12 @@ pub(crate) const TOMBSTONES: &str = "
 /// By `latchwork_tombstone_deleted`.
 pub(crate) const MORE_TOMBSTONES: &str = "SELECT EXISTS (SELECT 1 FROM latchwork_tombstone WHERE deleted < ?1)";
 
-/// The instances that ended first, before `?1`, in one of the statuses `?3` (any when there are none), at most `?2`. By
-/// `latchwork_instance_ended`.
+/// The instances that ended first, before `?1`, in the status `?3`, at most `?2`. By `latchwork_instance_ended`, so that those of another status,
+/// which may be kept for ever, cost nothing.
 pub(crate) const ENDED: &str = "
     SELECT n
     FROM latchwork_instance
-    WHERE ended IS NOT NULL AND ended < ?1
-        AND (json_array_length(?3) = 0 OR status IN (SELECT s.value FROM json_each(?3) AS s))
+    WHERE status = ?3 AND ended IS NOT NULL AND ended < ?1
     ORDER BY ended, n
     LIMIT ?2";
 
@@ -95,14 +94,19 @@ pub(crate) async fn purge(
         report.more |= sqlx::query_scalar::<_, bool>(sql.get(MORE_TOMBSTONES)).bind(before).fetch_one(&mut *connection).await?;
     }
     if let Some(before) = before(now, request.instances) {
-        let statuses: Vec<&str> = request.statuses.iter().map(|status| status.as_str()).collect();
-        let statuses = serde_json::to_string(&statuses).map_err(crate::error::unwritable)?;
-        let mut ended: Vec<i64> = sqlx::query_scalar(sql.get(ENDED))
-            .bind(before)
-            .bind(limit.saturating_add(1))
-            .bind(statuses)
-            .fetch_all(&mut *connection)
-            .await?;
+        let statuses = if request.statuses.is_empty() { WorkflowStatus::ALL.as_slice() } else { request.statuses.as_slice() };
+        let mut ended: Vec<i64> = Vec::new();
+        for status in statuses.iter().filter(|status| status.is_terminal()) {
+            // One more than allowed, to know whether there are more.
+            let room = limit.saturating_add(1).saturating_sub(i64::try_from(ended.len()).unwrap_or(i64::MAX));
+            let found: Vec<i64> = sqlx::query_scalar(sql.get(ENDED))
+                .bind(before)
+                .bind(room)
+                .bind(status.as_str())
+                .fetch_all(&mut *connection)
+                .await?;
+            ended.extend(found);
+        }
         report.more |= ended.len() > request.limit;
         ended.truncate(request.limit);
         report.instances = number("count", i64::try_from(ended.len()).unwrap_or(i64::MAX))?;

@@ -35,7 +35,7 @@ CREATE INDEX latchwork_instance_parent ON latchwork_instance (parent, id) WHERE 
 -- Those that are stuck.
 CREATE INDEX latchwork_instance_faults ON latchwork_instance (id) WHERE fault_count > 0;
 -- What can be purged.
-CREATE INDEX latchwork_instance_ended ON latchwork_instance (ended) WHERE ended IS NOT NULL;
+CREATE INDEX latchwork_instance_ended ON latchwork_instance (status, ended) WHERE ended IS NOT NULL;
 
 -- The data of an instance, written only when it changed.
 CREATE TABLE latchwork_data (
