@@ -89,6 +89,8 @@ impl Instance {
             && query.parent.as_ref().is_none_or(|parent| self.parent().is_some_and(|link| link.instance == *parent))
             && query.created_from.is_none_or(|from| self.created >= from)
             && query.created_before.is_none_or(|before| self.created < before)
+            && query.ended_from.is_none_or(|from| self.ended.is_some_and(|ended| ended >= from))
+            && query.ended_before.is_none_or(|before| self.ended.is_some_and(|ended| ended < before))
             && query.faults.is_none_or(|faults| self.fault_count >= faults)
             && query.attributes.iter().all(|filter| self.passes(filter))
             && query.text.as_deref().is_none_or(|text| self.contains(text))

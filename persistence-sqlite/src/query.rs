@@ -205,11 +205,16 @@ pub(crate) fn statement(query: &InstanceQuery) -> (String, Vec<Value>) {
     if let Some(version) = query.version {
         conditions.compare("i.version =", i64::from(version));
     }
-    if let Some(from) = query.created_from {
-        conditions.compare("i.created >=", micros(from));
-    }
-    if let Some(before) = query.created_before {
-        conditions.compare("i.created <", micros(before));
+    let times = [
+        ("i.created >=", query.created_from),
+        ("i.created <", query.created_before),
+        ("i.ended >=", query.ended_from),
+        ("i.ended <", query.ended_before),
+    ];
+    for (left, time) in times {
+        if let Some(time) = time {
+            conditions.compare(left, micros(time));
+        }
     }
     if let Some(faults) = query.faults.filter(|faults| *faults > 0) {
         // The first half lets `latchwork_instance_faults` be used.

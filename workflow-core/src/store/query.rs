@@ -77,8 +77,11 @@ pub struct AttributeFilter {
     pub value: AttributeValue,
 }
 
-/// Which instances to list. All conditions hold together; the empty query lists all. The order is that of the ids, which
-/// is that of creation, so a page's cursor stays good while instances come and go.
+/// Which instances to list. All conditions hold together; the empty query lists all.
+///
+/// The order is that of the ids, which is that of creation as far as the clocks of those who drew them agree. The cursor is an id, so it stays
+/// good while instances come and go, its own included: none is listed twice, and each that is there from the first page to the last is
+/// listed once. One that comes meanwhile is on a later page, unless its id was drawn before that of the cursor.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct InstanceQuery {
@@ -98,6 +101,10 @@ pub struct InstanceQuery {
     pub created_from: Option<Timestamp>,
     /// Created before.
     pub created_before: Option<Timestamp>,
+    /// Ended at or after. Open instances never match.
+    pub ended_from: Option<Timestamp>,
+    /// Ended before. Open instances never match.
+    pub ended_before: Option<Timestamp>,
     /// With at least so many [bursts in a row that failed](InstanceHeader::fault_count); 0 as `None`.
     pub faults: Option<u32>,
     /// Conditions on attributes.
@@ -147,6 +154,34 @@ impl InstanceQuery {
         self
     }
 
+    /// Only of this version of the definition.
+    #[must_use]
+    pub fn with_version(mut self, version: u32) -> Self {
+        self.version = Some(version);
+        self
+    }
+
+    /// Only children of this instance.
+    #[must_use]
+    pub fn with_parent(mut self, parent: InstanceId) -> Self {
+        self.parent = Some(parent);
+        self
+    }
+
+    /// Only created in this time, its end not included; a `None` leaves that side open.
+    #[must_use]
+    pub fn with_created(mut self, from: impl Into<Option<Timestamp>>, before: impl Into<Option<Timestamp>>) -> Self {
+        (self.created_from, self.created_before) = (from.into(), before.into());
+        self
+    }
+
+    /// Only ended in this time, its end not included; a `None` leaves that side open.
+    #[must_use]
+    pub fn with_ended(mut self, from: impl Into<Option<Timestamp>>, before: impl Into<Option<Timestamp>>) -> Self {
+        (self.ended_from, self.ended_before) = (from.into(), before.into());
+        self
+    }
+
     /// Only those with at least so many [bursts in a row that failed](InstanceHeader::fault_count): the stuck ones.
     #[must_use]
     pub fn with_faults(mut self, at_least: u32) -> Self {
@@ -165,6 +200,13 @@ impl InstanceQuery {
     #[must_use]
     pub fn with_text(mut self, text: impl Into<String>) -> Self {
         self.text = Some(text.into());
+        self
+    }
+
+    /// The newest first.
+    #[must_use]
+    pub fn newest_first(mut self) -> Self {
+        self.newest_first = true;
         self
     }
 

@@ -68,8 +68,10 @@ pub(in crate::store) async fn each_filter_selects_alone_and_with_others(nodes: &
     use WorkflowStatus::{Complete, Runnable, Suspended, Terminated};
     let new = sample(nodes).await?;
     let parent = new[2].parent.as_ref().map(|parent| parent.instance.clone());
-    let created = nodes.one.find(&InstanceQuery::new()).await?.items.into_iter().map(|found| found.header.created);
-    let created: Vec<Timestamp> = created.collect();
+    let all = nodes.one.find(&InstanceQuery::new()).await?.items;
+    let created: Vec<Timestamp> = all.iter().map(|found| found.header.created).collect();
+    let ended: Vec<Timestamp> = all.iter().filter_map(|found| found.header.ended).collect();
+    check_eq!(ended.len(), 2, "the instances that have ended");
     let query = InstanceQuery::new;
     let changed = |change: &dyn Fn(&mut InstanceQuery)| {
         let mut query = query();
@@ -91,6 +93,13 @@ pub(in crate::store) async fn each_filter_selects_alone_and_with_others(nodes: &
         (changed(&|query| query.parent = Some(InstanceId::new())), vec![]),
         (changed(&|query| query.created_from = created.get(2).copied()), vec![2, 3, 4]),
         (changed(&|query| query.created_before = created.get(2).copied()), vec![0, 1]),
+        (query().with_created(created.get(1).copied(), created.get(3).copied()), vec![1, 2]),
+        // Instance 2 is complete, 3 terminated; the others are open.
+        (query().with_ended(created.first().copied(), None), vec![2, 3]),
+        (query().with_ended(ended.first().copied(), ended.get(1).copied()), vec![2]),
+        (query().with_ended(ended.get(1).copied(), None), vec![3]),
+        (query().with_ended(None, ended.first().copied()), vec![]),
+        (query().with_ended(None, created.get(4).copied()).with_status([Terminated, Runnable]), vec![3]),
         (query().with_attribute("customer", Comparison::Equal, AttributeValue::Text("ACME".into())), vec![0]),
         (query().with_definition("order").with_business_key("k-1"), vec![0]),
         (query().with_definition("order").with_status([Runnable, Complete]).with_reference("r-1"), vec![0]),
