@@ -13,6 +13,9 @@ use latchwork_core::{
 use latchwork_sqlite_client::sqlx::{self, SqliteConnection};
 use std::time::Duration;
 
+/// Instances with more pointers than this together are not deleted in one transaction: the writer is for others, too.
+const POINTERS: i64 = 20_000;
+
 /// The oldest tombstones from before `?1`, at most `?2`. By `latchwork_tombstone_deleted`.
 pub(crate) const TOMBSTONES: &str = "
     DELETE FROM latchwork_tombstone
@@ -24,7 +27,7 @@ pub(crate) const MORE_TOMBSTONES: &str = "SELECT EXISTS (SELECT 1 FROM latchwork
 /// The instances that ended first, before `?1`, in the status `?3`, at most `?2`. By `latchwork_instance_ended`, so that those of another status,
 /// which may be kept for ever, cost nothing.
 pub(crate) const ENDED: &str = "
-    SELECT n
+    SELECT n, last_sequence
     FROM latchwork_instance
     WHERE status = ?3 AND ended IS NOT NULL AND ended < ?1
     ORDER BY ended, n
@@ -94,21 +97,17 @@ pub(crate) async fn purge(
         report.more |= sqlx::query_scalar::<_, bool>(sql.get(MORE_TOMBSTONES)).bind(before).fetch_one(&mut *connection).await?;
     }
     if let Some(before) = before(now, request.instances) {
-        let statuses = if request.statuses.is_empty() { WorkflowStatus::ALL.as_slice() } else { request.statuses.as_slice() };
-        let mut ended: Vec<i64> = Vec::new();
-        for status in statuses.iter().filter(|status| status.is_terminal()) {
+        let wanted =
+            |status: &WorkflowStatus| status.is_terminal() && (request.statuses.is_empty() || request.statuses.contains(status));
+        let mut found: Vec<(i64, i64)> = Vec::new();
+        for status in WorkflowStatus::ALL.iter().filter(|status| wanted(status)) {
             // One more than allowed, to know whether there are more.
-            let room = limit.saturating_add(1).saturating_sub(i64::try_from(ended.len()).unwrap_or(i64::MAX));
-            let found: Vec<i64> = sqlx::query_scalar(sql.get(ENDED))
-                .bind(before)
-                .bind(room)
-                .bind(status.as_str())
-                .fetch_all(&mut *connection)
-                .await?;
-            ended.extend(found);
+            let room = limit.saturating_add(1).saturating_sub(i64::try_from(found.len()).unwrap_or(i64::MAX));
+            let of_status = sqlx::query_as::<_, (i64, i64)>(sql.get(ENDED)).bind(before).bind(room).bind(status.as_str());
+            found.extend(of_status.fetch_all(&mut *connection).await?);
         }
-        report.more |= ended.len() > request.limit;
-        ended.truncate(request.limit);
+        let ended = at_once(&found, request.limit);
+        report.more |= found.len() > ended.len();
         report.instances = number("count", i64::try_from(ended.len()).unwrap_or(i64::MAX))?;
         delete(connection, sql, micros(now), &ended).await?;
     }
@@ -118,6 +117,17 @@ pub(crate) async fn purge(
         report.more |= sqlx::query_scalar::<_, bool>(sql.get(MORE_EVENTS)).bind(before).fetch_one(connection).await?;
     }
     Ok(report)
+}
+
+/// The first of these instances (n, pointers) that are deleted in one transaction: at most so many, and one at least.
+fn at_once(found: &[(i64, i64)], limit: usize) -> Vec<i64> {
+    let mut rows = 0_i64;
+    let fits = |(_, pointers): &&(i64, i64)| {
+        let is_first = rows == 0;
+        rows = rows.saturating_add(1).saturating_add(*pointers);
+        is_first || rows <= POINTERS
+    };
+    found.iter().take(limit).take_while(fits).map(|(n, _)| *n).collect()
 }
 
 async fn delete(connection: &mut SqliteConnection, sql: &Sql, now: i64, instances: &[i64]) -> Result<(), sqlx::Error> {
@@ -135,4 +145,21 @@ async fn delete(connection: &mut SqliteConnection, sql: &Sql, now: i64, instance
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instances_with_a_long_past_are_deleted_few_at_a_time() {
+        let of = |pointers: &[i64], limit| at_once(&(1..).zip(pointers.iter().copied()).collect::<Vec<_>>(), limit);
+        assert_eq!(of(&[3, 0, 5], 10), [1, 2, 3]);
+        assert_eq!(of(&[3, 0, 5], 2), [1, 2]);
+        assert_eq!(of(&[POINTERS - 2, 0, 0], 10), [1, 2]);
+        assert_eq!(of(&[POINTERS * 2, 1], 10), [1]);
+        assert_eq!(of(&[1, POINTERS * 2, 1], 10), [1]);
+        assert_eq!(of(&[i64::MAX, i64::MAX], 10), [1]);
+        assert_eq!(of(&[], 10), [0; 0]);
+    }
 }
