@@ -94,3 +94,28 @@ on_each_store! {
         node.stop_clean().await;
     }
 }
+
+/// Plant the fault: in `Node::walk`, go on when the queue is full.
+#[tokio::test]
+async fn a_poll_for_what_was_dropped_ends_when_the_queue_is_full_again() {
+    let world = World::memory();
+    let (node, faults) = node(&world).await;
+    world.rest().await;
+    let gate = faults.on(QueueCall::Dequeue).hold();
+    let mut handles = Vec::new();
+    for _ in 0..5_000 {
+        handles.push(node.begin::<One>(Data::default()).await);
+    }
+    let before = node.means.store.count(StoreCall::Runnable);
+    let began = world.now();
+    gate.open();
+    for handle in &handles {
+        assert_eq!(world.fly_by(Duration::from_millis(100), handle.completion()).await.expect("done").n, 1);
+    }
+    let pages = node.means.store.count(StoreCall::Runnable) - before;
+    // About one page a second, and those of the polls that come by the interval anyway.
+    let seconds = world.clock.since(began).as_secs() as usize;
+    assert!(pages <= seconds + 6 * (seconds / 10 + 1), "{pages} pages in {seconds} s");
+    assert_eq!(world.probe.runs("one"), 5_000);
+    node.stop_clean().await;
+}
