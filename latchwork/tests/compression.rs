@@ -33,6 +33,28 @@ workflow!(Items, |flow| {
     );
 });
 
+workflow!(Parent, |flow| {
+    flow.sub_workflow::<Large>("call", |_| start()).output(|child, data| data.n = child.text.len() as i64);
+});
+
+workflow!(Undoes: Vec<String>, |flow| {
+    flow.saga("saga", |saga| {
+        saga.for_each(
+            "each",
+            |data| data.clone(),
+            |each| {
+                each.run("do", async |_, cx| step(cx).await).compensate(async |(_, item), cx| {
+                    step(cx).await?;
+                    assert_eq!(item.len(), 4_000, "the item that it was done for");
+                    Ok(())
+                });
+            },
+        );
+        saga.run("fail", async |_, cx| step(cx).await).on_error(Retry::never());
+    })
+    .on_error(Retry::never().then_continue());
+});
+
 fn start() -> Data {
     Data { text: "all the same ".repeat(100), ..Data::default() }
 }
@@ -42,7 +64,17 @@ fn expected() -> Data {
 }
 
 async fn node(world: &World, over: Option<usize>) -> TestNode {
-    world.node().with(|b| b.workflow(Large).workflow(Items).configure(|options| options.compress_data_over = over)).start().await
+    world
+        .node()
+        .with(|b| {
+            b.workflow(Large)
+                .workflow(Items)
+                .workflow(Parent)
+                .workflow(Undoes)
+                .configure(|options| options.compress_data_over = over)
+        })
+        .start()
+        .await
 }
 
 async fn stored(world: &World, id: &InstanceId) -> Encoded {
@@ -122,6 +154,31 @@ on_each_store! {
         second.stop_clean().await;
     }
 
+    /// What a saga keeps of its steps to undo them, and what a sub-workflow is given and gives back.
+    async fn items_of_a_saga_and_data_of_a_child_are_compressed_too(world: World) {
+        let node = node(&world, Some(OVER)).await;
+        world.probe.fail("fail", 1);
+        let gate = world.probe.hold("fail");
+        let saga = node.begin::<Undoes>(vec!["x".repeat(4_000), "y".repeat(4_000)]).await;
+        world.soon(gate.reached(1)).await;
+        let page = world.store().history(saga.id(), 0, 100).await.expect("a history");
+        let states: Vec<_> = page.items.iter().filter_map(|pointer| pointer.state.as_ref()).collect();
+        assert!(states.len() >= 2 && states.iter().all(|state| state.as_str().len() < OVER), "{states:?}");
+        gate.open();
+        world.fly(saga.completion()).await.expect("done");
+        let undone = world.probe.steps().iter().filter(|step| *step != "do" && *step != "fail").count();
+        assert_eq!((world.probe.runs("do"), undone), (2, 2), "{:?}", world.probe.steps());
+
+        let parent = node.begin::<Parent>(Data::default()).await;
+        world.fly_until(async || world.probe.ended("grow") == 1).await;
+        let children = node.find(&latchwork::store::InstanceQuery::new().with_parent(parent.id().clone())).await.expect("found");
+        let child = children.items.first().expect("one").header.id.clone();
+        assert!(stored(&world, &child).await.as_str().starts_with("gz:"));
+        node.publish_event("go", "k", 7).await.expect("published");
+        assert_eq!(world.fly(parent.completion()).await.expect("done").n, expected().text.len() as i64);
+        node.stop_clean().await;
+    }
+
     async fn the_limits_count_the_json(world: World) {
         let limited = |b: latchwork::WorkflowHostBuilder| b.workflow(Large).compress_data_over(OVER).configure(|options| options.data_limit = 2_000);
         let node = world.node().with(limited).start().await;
@@ -167,6 +224,26 @@ on_each_store! {
         overwrite(&world, handle.id(), sound, 2).await;
         assert_eq!(world.fly(handle.completion()).await.expect("done"), expected());
         assert_eq!((world.probe.runs("grow"), world.probe.runs("end")), (1, 1));
+        node.stop_clean().await;
+    }
+
+    /// Calls that need neither definition nor data reach it; and who waits for it is told.
+    async fn an_instance_with_damaged_data_can_be_terminated(world: World) {
+        let node = node(&world, Some(OVER)).await;
+        let parent = node.begin::<Parent>(Data::default()).await;
+        world.fly_until(async || world.probe.ended("grow") == 1).await;
+        world.quiet().await;
+        let children = node.find(&latchwork::store::InstanceQuery::new().with_parent(parent.id().clone())).await.expect("found");
+        let child = node.workflow_instance::<Large>(children.items.first().expect("one").header.id.clone());
+        overwrite(&world, child.id(), Encoded::from_json("gz:AAAA"), 1).await;
+        child.suspend("look at it").await.expect("accepted");
+        world.fly_until(async || child.is(WorkflowStatus::Suspended).await).await;
+        child.terminate("beyond repair").await.expect("accepted");
+        world.fly_until(async || child.is(WorkflowStatus::Terminated).await).await;
+        assert!(matches!(child.completion().await, Err(HostError::Terminated { .. })));
+        world.fly_until(async || !parent.all_errors().await.is_empty()).await;
+        let error = parent.all_errors().await.remove(0).message;
+        assert!(error.contains("was terminated: beyond repair"), "{error}");
         node.stop_clean().await;
     }
 }

@@ -23,8 +23,19 @@ workflow!(Grows, |flow| {
     .output(|text, data| data.text = text);
 });
 
+workflow!(Parent, |flow| {
+    flow.for_each(
+        "children",
+        |data| data.items.clone(),
+        |each| {
+            each.sub_workflow::<Grows>("call", |(_, item)| Data::n(*item))
+                .output_each(|child, data, _| data.n += child.text.len() as i64);
+        },
+    );
+});
+
 async fn node(world: &World, retention: Retention) -> TestNode {
-    world.node().with(|b| b.workflow(Waits).workflow(Grows).retention(retention)).start().await
+    world.node().with(|b| b.workflow(Waits).workflow(Grows).workflow(Parent).retention(retention)).start().await
 }
 
 async fn deleted(handle: &WorkflowHandle<impl Workflow>) -> bool {
@@ -110,6 +121,17 @@ on_each_store! {
         let late = handle.completion().await.expect_err("gone");
         assert!(late.to_string().contains("its data was deleted since"), "{late}");
         assert!(matches!(late, HostError::Deleted { .. }));
+        node.stop_clean().await;
+    }
+
+    /// A child is deleted at its end, perhaps before its parent was looked at again, and what it left reaches the parent.
+    async fn the_results_of_children_reach_their_parent(world: World) {
+        let node = node(&world, Retention::delete_at_end()).await;
+        // Larger than what a tombstone holds.
+        let handle = node.begin::<Parent>(Data::items([9_000, 3, 20_000])).await;
+        assert_eq!(world.fly(handle.completion()).await.expect("done").n, 29_003);
+        world.fly_until(async || node.statistics().await.expect("counted").complete == 0).await;
+        assert_eq!(handle.completion().await.expect("the result").n, 29_003);
         node.stop_clean().await;
     }
 

@@ -58,6 +58,16 @@ impl Compression {
     }
 }
 
+impl Compression {
+    /// As [`pack`](Self::pack).
+    pub(crate) fn pack_in_place(self, json: &mut Encoded) {
+        // Looked at first: most of it is small.
+        if self.over.is_some_and(|over| json.as_str().len() > over) {
+            *json = self.pack(json.clone());
+        }
+    }
+}
+
 /// `None` never comes to pass: memory takes all that is written to it.
 fn compressed(json: &str) -> Option<String> {
     // The quickest level: data is written far more often than it is kept.

@@ -85,20 +85,24 @@ impl Instance {
         let mut checkpoint = Checkpoint::new(self.id.clone(), self.checkpoint_id(), self.revision, header);
         checkpoint.data = data;
         checkpoint.pointers = changes.closed;
+        let compression = self.rules.compression;
+        for state in checkpoint.pointers.iter_mut().filter_map(|pointer| pointer.state.as_mut()) {
+            compression.pack_in_place(state);
+        }
         for id in changes.dirty {
             let Some(pointer) = self.pointers.get_mut(&id) else { continue };
             pointer.dirty = false;
             // Only values that came from JSON or from `to_value` are in there, so encoding them cannot fail.
             let is_default = pointer.state == PointerState::default();
             let state = if is_default { None } else { Encoded::of(&pointer.state).ok() };
-            pointer.record.state = state.map(|state| self.rules.compression.pack(state));
+            pointer.record.state = state.map(|state| compression.pack(state));
             checkpoint.pointers.push(pointer.record.clone());
             if let Some(collection) = &mut pointer.collection
                 && std::mem::take(&mut collection.dirty)
             {
                 let state = collection.record.state.take();
                 let mut record = collection.record.clone();
-                record.state = state.map(|state| self.rules.compression.pack(state));
+                record.state = state.map(|state| compression.pack(state));
                 checkpoint.pointers.push(record);
             }
         }
@@ -110,6 +114,9 @@ impl Instance {
         checkpoint.consumed = changes.consumed;
         checkpoint.errors = changes.errors;
         checkpoint.children = changes.children;
+        for child in &mut checkpoint.children {
+            compression.pack_in_place(&mut child.data);
+        }
         checkpoint.events = changes.events;
         checkpoint.messages = messages;
         self.next_number += 1;

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     body::ExecutionResult,
+    compression::decompress,
     data::{AnyData, Items},
     definition::{COMPENSATION, ErasedBody, NodeIndex, NodeKind},
     error::StepResult,
@@ -206,10 +207,8 @@ impl Instance {
                 let node = definition.by_name.get(&record.step).copied();
                 let Some((node, block)) = node.and_then(|node| Some((node, definition.node(node).compensation?))) else { return };
                 place.item = u64::try_from(record.sequence).ok();
-                let state: Option<PointerState> =
-                    record.state.as_ref().and_then(|state| serde_json::from_str(state.as_str()).ok());
-                let values = state.and_then(|state| state.items).unwrap_or_default();
-                match self.items_of(node, &values) {
+                let values = record.state.as_ref().map_or_else(|| Ok(Vec::new()), kept_items);
+                match values.and_then(|values| self.items_of(node, &values)) {
                     Ok(items) => (Some(block), items),
                     Err(error) => {
                         let reason = format!("what step `{}` has done cannot be compensated: {error}", record.step);
@@ -367,4 +366,10 @@ enum Around {
     /// It is part of a compensation.
     Compensation,
     Nothing,
+}
+
+/// The items that [`Instance::state_to_keep`] kept.
+fn kept_items(state: &Encoded) -> Result<Vec<Value>, latchwork_core::BoxError> {
+    let json = decompress(state)?;
+    Ok(serde_json::from_str::<PointerState>(json.as_str())?.items.unwrap_or_default())
 }

@@ -199,8 +199,14 @@ impl Node {
                     tracing::error!(%error, "an instance cannot be read here, and is left for a node that can");
                 }
                 metrics::counter!("latchwork.instances.unreadable").increment(1);
+                // Suspend, resume and terminate need neither the definition nor the data.
+                let hint = match self.store.load(&item.instance).await {
+                    Ok(Some(loaded)) => self.control_only(loaded, &guard).await,
+                    Ok(None) => Hint::Done,
+                    Err(_) => Hint::Again(self.settings.error_retry_interval),
+                };
                 self.release(guard).await;
-                return Hint::Done;
+                return hint;
             }
         };
         let mut burst = Burst::new(self.clone(), instance, active, &guard, time);
