@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 /// The workflow that a stored pointer waits for.
 pub(crate) fn child_in(state: &Encoded) -> Option<InstanceId> {
-    serde_json::from_str::<PointerState>(state.as_str()).ok()?.child
+    let json = crate::compression::decompress(state).ok()?;
+    serde_json::from_str::<PointerState>(json.as_str()).ok()?.child
 }
 
 impl Instance {

@@ -200,11 +200,9 @@ impl Node {
                 }
                 metrics::counter!("latchwork.instances.unreadable").increment(1);
                 // Suspend, resume and terminate need neither the definition nor the data.
-                let is_called = inbox.iter().any(|row| matches!(row.message, InboxMessage::Control(_)));
-                let hint = match if is_called { self.store.load(&item.instance).await } else { Ok(None) } {
-                    Ok(Some(loaded)) => self.control_only(loaded, &guard).await,
-                    Ok(None) => Hint::Done,
-                    Err(_) => Hint::Again(self.settings.error_retry_interval),
+                let hint = match inbox.iter().any(|row| matches!(row.message, InboxMessage::Control(_))) {
+                    true => self.control_unreadable(item, &guard).await,
+                    false => Hint::Done,
                 };
                 self.release(guard).await;
                 return hint;
@@ -248,6 +246,17 @@ impl Node {
                 Hint::Again(Duration::ZERO)
             }
             BurstEnd::Failed => Hint::Again(self.settings.error_retry_interval),
+        }
+    }
+
+    async fn control_unreadable(&self, item: &WorkItem, guard: &LockGuard) -> Hint {
+        match self.store.load(&item.instance).await {
+            Ok(Some(loaded)) => self.control_only(loaded, guard).await,
+            Ok(None) => Hint::Done,
+            Err(error) => {
+                self.health.store.fails(&error);
+                Hint::Again(self.settings.error_retry_interval)
+            }
         }
     }
 
