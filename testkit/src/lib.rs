@@ -9,3 +9,5 @@ pub mod lock;
 pub mod queue;
 #[cfg(feature = "store")]
 pub mod store;
+#[cfg(feature = "workflow")]
+pub mod workflow;

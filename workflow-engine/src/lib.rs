@@ -24,7 +24,10 @@ pub use cron::{Cron, MissedTicks};
 pub use data::{AnyData, Each, Scope, WorkflowData};
 pub use definition::{AfterCancel, Definition, DefinitionError, DefinitionProblem, ProblemKind, shape_difference};
 pub use error::{StepError, StepResult};
-pub use host::{Completion, HostError, InstanceHandle, Start, StopReport, WorkflowHandle, WorkflowHost, WorkflowHostBuilder};
+pub use host::{
+    Completion, HostError, InstanceHandle, Orphan, Run, Start, StopReport, WorkflowHandle, WorkflowHost, WorkflowHostBuilder,
+    orphans,
+};
 pub use hub::LocalEventHub;
 pub use middleware::{Next, StepMiddleware, WorkflowContext, WorkflowMiddleware};
 pub use node::{HealthReport, PollerHealth, RetentionHealth, ServiceHealth};

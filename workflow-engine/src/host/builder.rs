@@ -214,7 +214,7 @@ impl WorkflowHostBuilder {
             store,
             hub,
             clock: options.clock.clone(),
-            registry,
+            registry: Arc::new(registry),
             services: Arc::new(services),
             middleware: Middleware { steps: step_middleware.into(), workflows: workflow_middleware.into() },
             health: Default::default(),

@@ -1,13 +1,18 @@
 //! The host: what an application starts, calls and stops.
 
 mod builder;
+mod ephemeral;
 mod error;
 mod handle;
+mod orphans;
+mod run;
 mod start;
 
 pub use builder::WorkflowHostBuilder;
 pub use error::HostError;
 pub use handle::{Completion, InstanceHandle, WorkflowHandle};
+pub use orphans::{Orphan, orphans};
+pub use run::Run;
 pub use start::Start;
 
 use crate::{
@@ -78,6 +83,23 @@ impl WorkflowHost {
     #[doc(alias = "StartWorkflow")]
     pub fn start_workflow<W: Workflow>(&self, data: W::Data) -> Start<'_, W> {
         Start::new(self, data)
+    }
+
+    /// Runs a workflow on the caller's task, and resolves with its data at its end: `host.run_workflow::<Quote>(data).await?`. Bodies run on
+    /// the caller's task as long as the instance has something to do; while it sleeps or waits it is in the background as any other. When
+    /// the future is dropped, the instance goes on there.
+    ///
+    /// [Without persistence](Run::without_persistence) nothing is stored, and all of it is on the caller's task.
+    ///
+    /// ```
+    /// # use latchwork_engine::*;
+    /// # async fn quote<Quote: Workflow<Data = u32>>(host: &WorkflowHost) -> Result<u32, HostError> {
+    /// let price = host.run_workflow::<Quote>(7).without_persistence().timeout(std::time::Duration::from_secs(5)).await?;
+    /// # Ok(price)
+    /// # }
+    /// ```
+    pub fn run_workflow<W: Workflow>(&self, data: W::Data) -> Run<'_, W> {
+        Run::new(Start::new(self, data))
     }
 
     /// An instance by its id, of this node or another. Nothing is looked up yet.
@@ -222,6 +244,12 @@ impl WorkflowHost {
     /// fails, is told in the report.
     pub async fn health_report(&self) -> HealthReport {
         self.node.full_health_report().await
+    }
+
+    /// The workflows that are registered here, by id and version.
+    #[must_use]
+    pub fn workflows(&self) -> Arc<[(Arc<str>, u32)]> {
+        self.node.registry.known()
     }
 
     /// The name of this node.

@@ -3,6 +3,7 @@ use crate::{builder::Workflow, data::AnyData, instance::panicked, middleware::Wo
 use futures_util::FutureExt;
 use latchwork_core::{
     limits, name,
+    queue::WorkItem,
     store::{AttributeValue, CreateOutcome, InstanceId, NewInstance, WorkflowStatus},
 };
 use std::{
@@ -15,7 +16,7 @@ use std::{
 /// A request to start an instance; await it.
 #[must_use = "nothing starts until the request is awaited"]
 pub struct Start<'h, W: Workflow> {
-    host: &'h WorkflowHost,
+    pub(super) host: &'h WorkflowHost,
     data: W::Data,
     id: Option<InstanceId>,
     business_key: Option<String>,
@@ -59,7 +60,8 @@ impl<'h, W: Workflow> Start<'h, W> {
         self
     }
 
-    async fn start(self) -> Result<WorkflowHandle<W>, HostError> {
+    /// The instance to be created, checked.
+    pub(super) async fn instance(self) -> Result<NewInstance, HostError> {
         let node = &self.host.node;
         let definition = &self.host.registered(W::ID, Some(W::VERSION))?.definition;
         let data =
@@ -90,7 +92,6 @@ impl<'h, W: Workflow> Start<'h, W> {
         instance.business_key = self.business_key;
         instance.reference = self.reference;
         instance.attributes = self.attributes;
-        let item = instance.work_item();
         if !node.middleware.workflows.is_empty() {
             let context = WorkflowContext {
                 instance: &instance.id,
@@ -109,15 +110,29 @@ impl<'h, W: Workflow> Start<'h, W> {
                 called.unwrap_or_else(|panic| Err(panicked(&*panic))).map_err(|error| HostError::refused(W::ID, &error))?;
             }
         }
-        let created = node.store.create(std::slice::from_ref(&instance)).await?;
+        Ok(instance)
+    }
+
+    /// Creates the instance; with its hint, unless it was there.
+    pub(super) async fn create(self) -> Result<(WorkflowHandle<W>, Option<WorkItem>), HostError> {
+        let host = self.host;
+        let instance = self.instance().await?;
+        let item = instance.work_item();
+        let created = host.node.store.create(std::slice::from_ref(&instance)).await?;
         match created.into_iter().next() {
-            Some(CreateOutcome::Exists { instance, .. }) => Ok(WorkflowHandle::new(self.host.instance(instance)).existing()),
+            Some(CreateOutcome::Exists { instance, .. }) => Ok((WorkflowHandle::new(host.instance(instance)).existing(), None)),
             _ => {
                 metrics::counter!("latchwork.workflows.started").increment(1);
-                node.enqueue(std::slice::from_ref(&item)).await;
-                Ok(WorkflowHandle::new(self.host.instance(item.instance)))
+                Ok((WorkflowHandle::new(host.instance(item.instance.clone())), Some(item)))
             }
         }
+    }
+
+    async fn start(self) -> Result<WorkflowHandle<W>, HostError> {
+        let host = self.host;
+        let (handle, item) = self.create().await?;
+        host.node.enqueue(item.as_slice()).await;
+        Ok(handle)
     }
 }
 

@@ -85,7 +85,7 @@ pub(crate) struct Node {
     pub(crate) store: Arc<dyn PersistenceProvider>,
     pub(crate) hub: Arc<dyn LifeCycleEventHub>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) registry: Registry,
+    pub(crate) registry: Arc<Registry>,
     pub(crate) services: Arc<Services>,
     pub(crate) middleware: Middleware,
     pub(crate) rules: Arc<Rules>,

@@ -11,6 +11,7 @@ use crate::{
 };
 use futures_util::FutureExt;
 use latchwork_core::{
+    clock::ClockExt,
     lock::{LockGuard, LockKey, LockRequest},
     queue::{Delivery, WorkItem},
     store::{InboxMessage, InstanceHeader, LoadedInstance},
@@ -36,7 +37,7 @@ pub(super) enum Hint {
 
 impl Node {
     /// Works on one instance, until it rests and no news is left.
-    pub(super) async fn work(
+    pub(crate) async fn work(
         self: Arc<Self>,
         item: WorkItem,
         delivery: Option<Delivery>,
@@ -66,6 +67,19 @@ impl Node {
         match hint {
             Hint::Done => delivery.ack_later(),
             Hint::Again(delay) => delivery.nack_later(delay),
+        }
+    }
+
+    /// One burst of an instance that nobody else has.
+    pub(crate) async fn burst_alone(self: &Arc<Self>, item: &WorkItem, active: &Active) {
+        let key = match LockKey::new(&self.namespace, item.instance.as_str()) {
+            Ok(key) => key,
+            Err(error) => return tracing::error!(%error, "an instance cannot be locked"),
+        };
+        if let Ok(Some(guard)) = self.lock.acquire(LockRequest::new(key)).await
+            && let Hint::Again(delay) = self.hold(item, false, active, guard).await
+        {
+            self.clock.sleep(delay).await;
         }
     }
 
