@@ -206,7 +206,10 @@ on_each_store! {
 
     /// Plant the fault: in `Burst::wait`, leave out the branch of `lost`.
     async fn a_lost_lock_fires_the_token_and_hands_over_nothing_more(world: World) {
-        let [a, b] = two_nodes(&world, || Two).await;
+        let a = world.run(Two).await;
+        world.lose_queue();
+        // It takes nothing up by its own polls, however far the clock goes here.
+        let b = world.node().with(|b| b.workflow(Two).poll_interval(Duration::from_hours(1))).start().await;
         let gate = world.probe.hold("one");
         let handle = a.begin::<Two>(Data::default()).await;
         world.soon(gate.reached(1)).await;
