@@ -3,7 +3,7 @@
 use crate::{
     measure, raw,
     report::{Report, Row},
-    workflows::{Count, Empty, Items, Sequence, Ten},
+    workflows::{Count, Empty, Items, Rounds, Sequence, Ten},
 };
 use anyhow::Result;
 use latchwork::prelude::*;
@@ -68,9 +68,55 @@ pub(crate) async fn sequence(report: &mut Report, divide: usize) -> Result<()> {
         rates.push((steps, took));
         host.stop().await?;
     }
+    rounds(report, 100_000 / divide).await?;
     let [(short, short_took), (long, long_took)] = rates[..] else { return Ok(()) };
     let row = Row::new("B2", "memory", format!("steps, 1 x {long}")).rate(long, long_took);
     report.add(row.against(short as f64 / short_took.as_secs_f64(), format!("steps, 1 x {short}")));
+    Ok(())
+}
+
+/// B2: an instance of very many pointers, against one of few.
+async fn rounds(report: &mut Report, many: usize) -> Result<()> {
+    let mut rates = Vec::new();
+    for rounds in [1_000, many] {
+        let host = in_memory(Rounds(u32::try_from(rounds)?)).await?;
+        let mut took = Duration::MAX;
+        for _ in 0..if rounds > 1_000 { 2 } else { 20 } {
+            let start = Instant::now();
+            host.start_workflow::<Rounds>(Count { items: 0 }).await?.completion().await?;
+            took = took.min(start.elapsed());
+        }
+        rates.push(rounds as f64 / took.as_secs_f64());
+        if rounds > 1_000 {
+            let row = Row::new("B2", "memory", format!("steps of an instance of {rounds} pointers and as many rounds"))
+                .rate(rounds, took);
+            report.add(row.against(rates[0], "the same with 1000"));
+        }
+        host.stop().await?;
+    }
+    Ok(())
+}
+
+/// What a node holds after very many workflows whose instances are deleted when they end.
+pub(crate) async fn memory_in_use(report: &mut Report, count: usize) -> Result<()> {
+    let builder = WorkflowHost::builder().use_local_locking().use_local_queue().use_memory_persistence().workflow(Ten);
+    let retention =
+        Retention::delete_at_end().with_tombstones(Some(Duration::from_secs(60))).with_interval(Duration::from_secs(5));
+    let host = builder.retention(retention).start().await?;
+    let tenth = count / 10;
+    let (start, mut first) = (Instant::now(), 0);
+    for part in 0..10 {
+        run_ten(&host, tenth, 256).await?;
+        if part == 0 {
+            first = measure::resident();
+        }
+    }
+    let took = start.elapsed();
+    let (last, mib) = (measure::resident(), |bytes: u64| bytes >> 20);
+    let what =
+        format!("steps of {count} workflows, deleted at their end: {} MiB after a tenth, {} MiB at last", mib(first), mib(last));
+    report.add(Row::new("memory", "memory", what).rate(count * 10, took));
+    host.stop().await?;
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 //! means, and the ratios that were seen, stand in `docs/performance.md`. Numbers of one machine mean little; ratios of one run do.
 
 mod engine;
+mod events;
 mod instructions;
 mod locks;
 mod measure;
@@ -25,7 +26,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Runs benchmark workloads.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// The workloads, by name: B1 B2 B3 B4 B9 B10 B12 B13 B16, or `instructions`. All but the last when none is named.
+    /// The workloads, by name: B1 B2 B3 B4 B9 B10 B11 B12 B13 B16 MEMORY, or `instructions`. All but the last when none is named.
     workloads: Vec<String>,
     /// One line of JSON for each row instead of a table.
     #[arg(long)]
@@ -38,7 +39,7 @@ struct Arguments {
     child: Option<String>,
 }
 
-const ALL: [&str; 9] = ["B1", "B2", "B3", "B4", "B9", "B10", "B12", "B13", "B16"];
+const ALL: [&str; 11] = ["B1", "B2", "B3", "B4", "B9", "B10", "B11", "B12", "B13", "B16", "MEMORY"];
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -64,6 +65,8 @@ async fn main() -> Result<()> {
             "B4" => engine::latency(&mut report, 2_000 / divide).await?,
             "B9" => engine::for_each(&mut report, divide).await?,
             "B10" => sleepers::run(&mut report, 100_000 / divide).await?,
+            "B11" => events::run(&mut report, divide).await?,
+            "MEMORY" => engine::memory_in_use(&mut report, 1_000_000 / divide).await?,
             "B12" => locks::run(&mut report, divide).await?,
             "B13" => queues::run(&mut report, divide).await?,
             "B16" => engine::many_starts(&mut report, 50_000 / divide).await?,

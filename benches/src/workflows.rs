@@ -39,6 +39,42 @@ impl Workflow for Sequence {
     }
 }
 
+/// An empty step, as often as it is told: an instance of as many pointers.
+pub(crate) struct Rounds(pub(crate) u32);
+
+impl Workflow for Rounds {
+    type Data = Count;
+    const ID: &'static str = "rounds";
+
+    fn build(&self, flow: &mut WorkflowBuilder<Count>) {
+        let most = self.0;
+        flow.repeat_while(
+            "again",
+            move |count| count.items < most,
+            |body| {
+                body.run("step", async |_, _| Ok(())).output(|(), count| count.items += 1);
+            },
+        );
+    }
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct Key {
+    pub(crate) key: String,
+}
+
+/// Waits for an event.
+pub(crate) struct Waits;
+
+impl Workflow for Waits {
+    type Data = Key;
+    const ID: &'static str = "waits";
+
+    fn build(&self, flow: &mut WorkflowBuilder<Key>) {
+        flow.wait_for("told", |data| data.key.clone());
+    }
+}
+
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Count {
     pub(crate) items: u32,

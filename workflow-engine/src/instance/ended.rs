@@ -1,6 +1,6 @@
 //! What a body's end does to its instance.
 
-use super::{Instance, changes::StepOfCheckpoint, flow::values_as_items};
+use super::{Instance, changes::StepOfCheckpoint, items::values_as_items};
 use crate::{
     body::{ExecutionResult, Outbox},
     definition::{AfterCancel, ErasedBody, NodeKind},

@@ -1,21 +1,17 @@
 //! Control flow: pure, without a checkpoint or a queue hop of its own.
 
-use super::{
-    Instance, Pointer, guarded,
-    pointer::{COLLECTION, Collection, Wait},
-};
+use super::{Instance, Pointer, guarded};
 use crate::{
-    data::{AnyData, Items},
+    data::Items,
     definition::{BlockIndex, COMPENSATION, NodeIndex, NodeKind, Target},
     error::{StepError, StepResult},
 };
 use latchwork_core::{
     clock::{self, Timestamp},
     hub::LifeCycleKind,
-    store::{Activity, Encoded, Place, PointerId, PointerRecord, PointerStatus, Subscription, SubscriptionId, WorkflowStatus},
+    store::{Place, PointerId, PointerRecord, PointerStatus, WorkflowStatus},
 };
-use serde_json::Value;
-use std::{fmt::Write, sync::Arc};
+use std::sync::Arc;
 
 /// A move of control flow still to be made. A queue of them instead of recursion: loops and collections may be long.
 #[derive(Debug)]
@@ -103,37 +99,6 @@ impl Instance {
         if let Some(pointer) = self.pointers.get_mut(&id) {
             pointer.record.status = status;
             self.touch(id);
-        }
-    }
-
-    pub(super) fn set_timer(&mut self, id: PointerId, due: Timestamp) {
-        if let Some(pointer) = self.pointers.get_mut(&id) {
-            pointer.record.due = Some(due);
-            self.timers.insert((due, id));
-            self.touch(id);
-        }
-    }
-
-    fn clear_timer(&mut self, id: PointerId) {
-        if let Some(due) = self.pointers.get_mut(&id).and_then(|pointer| pointer.record.due.take()) {
-            self.timers.remove(&(due, id));
-        }
-    }
-
-    /// Ends what a pointer waits for, with its timer.
-    pub(super) fn end_wait(&mut self, id: PointerId) {
-        self.clear_timer(id);
-        match self.pointers.get_mut(&id).and_then(|pointer| pointer.wait.take()) {
-            Some(Wait::Event(wait)) => {
-                self.waits.remove(&wait);
-                self.changes.ended_subscriptions.push(wait);
-            }
-            Some(Wait::Activity(wait)) => {
-                self.waits.remove(&wait);
-                self.changes.ended_activities.push(wait);
-            }
-            Some(Wait::Child) => self.forsake_child(id),
-            None => {}
         }
     }
 
@@ -329,60 +294,6 @@ impl Instance {
         Ok(())
     }
 
-    /// Begins to run a branch for each item.
-    pub(super) fn begin_items(&mut self, id: PointerId, items: Vec<Arc<AnyData>>, encoded: Encoded, after: u64, now: Timestamp) {
-        let Some(pointer) = self.pointers.get_mut(&id) else { return };
-        if items.is_empty() {
-            return self.finish(id, after, now);
-        }
-        let limit = self.rules.data_limit;
-        if encoded.as_str().len() > limit {
-            let error = format!(
-                "the collection has {} bytes of JSON, the limit is {limit} (option `data_limit`)",
-                encoded.as_str().len()
-            );
-            return self.give_up(id, &StepError::permanent(error), now);
-        }
-        self.last_sequence += 1;
-        let mut record =
-            PointerRecord::new(pointer_id(Some(id), "items", Place::default()), self.last_sequence, pointer.record.step.clone());
-        record.status = PointerStatus::WaitingForChildren;
-        record.parent = Some(id);
-        record.place.branch = COLLECTION;
-        record.state = Some(encoded);
-        pointer.collection = Some(Collection { record, items: items.into(), dirty: true });
-        pointer.state.next = 0;
-        self.touch(id);
-        self.open_items(id, after);
-    }
-
-    /// Opens branches for items up to the window.
-    fn open_items(&mut self, id: PointerId, after: u64) {
-        let Some(node) = self.pointers.get(&id).map(|pointer| pointer.node) else { return };
-        let (block, branch, window) = match &self.definition.node(node).kind {
-            NodeKind::ForEach { body, window, .. } => (*body, 0, *window),
-            NodeKind::Step(step) => match step.each {
-                Some(each) => (each, u32::try_from(step.outcomes.len()).unwrap_or(COLLECTION - 1), crate::builder::WINDOW),
-                None => return,
-            },
-            _ => return,
-        };
-        // Counted here: branches that are empty end later, and must not be opened all at once.
-        let mut open = self.pointers.get(&id).map_or(0, |pointer| pointer.children);
-        while open < window {
-            let Some(pointer) = self.pointers.get_mut(&id) else { return };
-            let total = pointer.collection.as_ref().map_or(0, |collection| collection.items.len() as u64);
-            let next = pointer.state.next;
-            if next >= total {
-                return;
-            }
-            pointer.state.next += 1;
-            self.touch(id);
-            self.open_branch(id, block, branch, 0, Some(next), after);
-            open += 1;
-        }
-    }
-
     fn branch_ended(&mut self, owner: PointerId, place: Place, after: u64, now: Timestamp) {
         let Some(pointer) = self.pointers.get_mut(&owner) else { return };
         pointer.after = pointer.after.max(after);
@@ -507,58 +418,10 @@ impl Instance {
         self.changes.header = true;
         self.changes.durable = true;
     }
-
-    /// Lets a pointer wait for an event.
-    pub(super) fn subscribe(&mut self, id: PointerId, event: Arc<str>, key: String, as_of: Option<Timestamp>) {
-        let slot = self.slot(id);
-        let Some(wait) = self.next_wait(id) else { return };
-        let as_of = as_of.map_or(self.created, clock::whole_micros);
-        self.last_sequence += 1;
-        self.changes.subscriptions.push(Subscription::new(wait, id, event, key, slot, as_of, self.last_sequence));
-        self.changes.durable = true;
-        if let Some(pointer) = self.pointers.get_mut(&id) {
-            pointer.wait = Some(Wait::Event(wait));
-        }
-        self.set_status(id, PointerStatus::WaitingForEvent);
-    }
-
-    /// Lets a pointer wait for an external worker.
-    pub(super) fn ask_worker(&mut self, id: PointerId, name: String, parameters: Encoded) {
-        let Some(wait) = self.next_wait(id) else { return };
-        self.changes.activities.push(Activity::new(wait, id, name, Some(parameters)));
-        self.changes.durable = true;
-        if let Some(pointer) = self.pointers.get_mut(&id) {
-            pointer.wait = Some(Wait::Activity(wait));
-        }
-        self.set_status(id, PointerStatus::WaitingForActivity);
-    }
-
-    fn next_wait(&mut self, id: PointerId) -> Option<SubscriptionId> {
-        let pointer = self.pointers.get_mut(&id)?;
-        pointer.state.waits += 1;
-        let wait = SubscriptionId::derive(&[&id.as_u128().to_be_bytes(), &pointer.state.waits.to_be_bytes()]);
-        self.waits.insert(wait, id);
-        Some(wait)
-    }
-
-    /// The wait slot of a pointer: its step and the for-each indices around it.
-    fn slot(&self, id: PointerId) -> String {
-        let mut indices = Vec::new();
-        let mut at = self.pointers.get(&id);
-        let mut slot = at.map_or_else(String::new, |pointer| pointer.record.step.to_string());
-        while let Some(pointer) = at {
-            indices.extend(pointer.record.place.item);
-            at = pointer.record.parent.and_then(|parent| self.pointers.get(&parent));
-        }
-        for index in indices.iter().rev() {
-            let _ = write!(slot, "[{index}]");
-        }
-        slot
-    }
 }
 
 /// The derived id of a pointer; see `contracts` in the architecture page.
-fn pointer_id(parent: Option<PointerId>, step: &str, place: Place) -> PointerId {
+pub(super) fn pointer_id(parent: Option<PointerId>, step: &str, place: Place) -> PointerId {
     let mut numbers = [0_u8; 21];
     let parts = [
         &place.branch.to_be_bytes()[..],
@@ -572,10 +435,4 @@ fn pointer_id(parent: Option<PointerId>, step: &str, place: Place) -> PointerId 
     }
     let parent = parent.map_or(0, PointerId::as_u128).to_be_bytes();
     PointerId::derive(&[&parent, step.as_bytes(), &numbers])
-}
-
-/// Values of `ExecutionResult::Branch` as items.
-pub(super) fn values_as_items(values: Vec<Value>) -> StepResult<(Vec<Arc<AnyData>>, Encoded)> {
-    let encoded = Encoded::of(&values)?;
-    Ok((values.into_iter().map(|value| Arc::new(value) as Arc<AnyData>).collect(), encoded))
 }

@@ -10,10 +10,12 @@ mod ended;
 mod faults;
 mod flow;
 mod inbox;
+mod items;
 mod load;
 mod pointer;
 mod saga;
 mod side;
+mod waits;
 
 pub(crate) use changes::{StepOfCheckpoint, Unwritable};
 pub(crate) use child::child_in;
