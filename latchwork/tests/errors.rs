@@ -169,7 +169,7 @@ fn text(text: &str) -> Data {
 }
 
 on_each_store! {
-    async fn a_failing_step_is_tried_again_with_growing_pauses(world: World) {
+    async fn k34_a_failing_step_is_tried_again_with_growing_pauses(world: World) {
         let node = world.run(Flaky).await;
         world.probe.fail("flaky", 4);
         let handle = node.begin::<Flaky>(Data::default()).await;
@@ -191,7 +191,7 @@ on_each_store! {
         node.stop_clean().await;
     }
 
-    async fn tries_are_counted_over_restarts(world: World) {
+    async fn k34_tries_are_counted_over_restarts(world: World) {
         let node = world.run(Flaky).await;
         world.probe.fail("flaky", 100);
         let handle = node.begin::<Flaky>(Data::default()).await;

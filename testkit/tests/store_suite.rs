@@ -541,7 +541,7 @@ async fn each_planted_fault_fails_the_case_that_is_about_it() {
         (Fault::DataIsParsed, "data_goes_round_as_it_is"),
         (Fault::LargeDataIsCut, "data_of_a_mebibyte_goes_round"),
         (Fault::TheRevisionIsIgnored, "a_refused_checkpoint_leaves_no_trace"),
-        (Fault::TheRevisionIsIgnored, "of_fifty_racing_checkpoints_one_wins"),
+        (Fault::TheRevisionIsIgnored, "k52_of_fifty_racing_checkpoints_one_wins"),
         (Fault::TheRevisionIsIgnored, "a_checkpoint_is_written_once_however_often_it_is_tried"),
         (Fault::TheWriterIsNotAsked, "a_checkpoint_is_written_once_however_often_it_is_tried"),
         (Fault::ACheckpointForNobodyIsWritten, "a_checkpoint_for_nobody_is_refused"),
