@@ -113,7 +113,7 @@ on_each_store! {
         node.stop_clean().await;
     }
 
-    async fn an_expired_token_frees_the_activity_and_its_late_result_is_refused(world: World) {
+    async fn k37_an_expired_token_frees_the_activity_and_its_late_result_is_refused(world: World) {
         let node = world.run(Approval).await;
         let handle = node.begin::<Approval>(Data::n(7)).await;
         world.quiet().await;

@@ -1,8 +1,8 @@
 //! Parity with the scenarios of Workflow Core's own integration tests, part 1 of 3: control flow, data and services.
 //!
 //! One test for each scenario, named after it; where the outcome differs from Workflow Core's, its comment says how and why. The other
-//! parts are `parity_waiting.rs` and `parity_sagas.rs`. The scenarios StoredJson and StoredYaml (definitions as text) and User (user
-//! tasks) belong to features that are still to come.
+//! parts are `parity_waiting.rs` and `parity_sagas.rs`; Middleware is in `around.rs`. The scenarios StoredJson and StoredYaml
+//! (definitions as text) and User (user tasks) belong to features that are still to come.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests may")]
 

@@ -591,7 +591,7 @@ async fn each_planted_fault_fails_the_case_that_is_about_it() {
         (Fault::AttributesAreTextToAll, "attributes_compare_within_their_type"),
         (Fault::TextIsFolded, "a_text_is_found_in_references_and_text_attributes"),
         (Fault::RowsAreNotCounted, "statistics_count_what_is_there"),
-        (Fault::APurgeIsUnbounded, "a_purge_is_bounded_and_tells_whether_there_is_more"),
+        (Fault::APurgeIsUnbounded, "k26_a_purge_is_bounded_and_tells_whether_there_is_more"),
         (Fault::APurgeIgnoresTheStatus, "only_what_is_old_and_ended_is_purged"),
         (Fault::APurgeTakesTheEventsOfInboxes, "an_event_in_an_inbox_is_never_purged"),
         (Fault::APurgeTakesTheEventsOfInboxes, "a_purge_racing_with_waits_and_publishers_takes_no_event_of_an_inbox"),

@@ -170,7 +170,7 @@ macro_rules! store_conformance {
             a_purged_instance_leaves_a_tombstone
             a_tombstone_keeps_its_key_until_it_is_purged
             only_what_is_old_and_ended_is_purged
-            a_purge_is_bounded_and_tells_whether_there_is_more
+            k26_a_purge_is_bounded_and_tells_whether_there_is_more
             an_event_in_an_inbox_is_never_purged
             a_purge_racing_with_waits_and_publishers_takes_no_event_of_an_inbox
             a_purge_racing_with_checkpoints_takes_no_open_instance
