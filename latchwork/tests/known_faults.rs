@@ -509,7 +509,7 @@ async fn k09_a_definition_that_is_unknown_here_is_reported_once() {
 
 /// A node whose store is away for each load says so, and is not hot.
 #[tokio::test]
-async fn k14_what_fails_in_the_consumer_is_tried_again_with_back_off() {
+async fn k14_what_fails_in_the_consumer_is_tried_again_and_not_hot() {
     let world = World::memory();
     let node = world.run(Steps).await;
     node.means.store.on(StoreCall::Load).fail(StoreErrorKind::Unavailable);
