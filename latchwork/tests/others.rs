@@ -198,4 +198,11 @@ async fn a_sub_workflow_that_is_not_registered_is_found_when_the_host_starts() {
     let world = World::memory();
     let error = world.node().with(|b| b.workflow(Parent)).try_start().await.err().expect("refused").to_string();
     assert!(error.contains("step `call`") && error.contains("`Child` version 1"), "{error}");
+    // Who only starts instances for others to run needs the parent only.
+    let caller = world.node().with(|b| b.workflow(Parent).configure(|options| options.run_workflows = false)).start().await;
+    let handle = caller.begin::<Parent>(Data::n(21)).await;
+    let node = world.node().with(both).start().await;
+    assert_eq!(world.fly_by(MINUTE, handle.completion()).await.expect("done").log, ["child said 42"]);
+    node.stop_clean().await;
+    caller.stop_clean().await;
 }
