@@ -101,7 +101,7 @@ workflow!(Listens, |flow| {
 
 on_each_store! {
     /// A body of an hour: beside it a timer fires, an event from another node arrives, and all is stored while it runs.
-    async fn a_body_of_an_hour_holds_up_neither_timer_nor_event(world: World) {
+    async fn k21_a_body_of_an_hour_holds_up_neither_timer_nor_event(world: World) {
         let node = world.run(Long).await;
         let other = world.node().with(|b| b.workflow(Long).configure(|o| o.run_workflows = false)).start().await;
         let gate = world.probe.hold("long");
@@ -158,7 +158,7 @@ on_each_store! {
         node.stop_clean().await;
     }
 
-    async fn instances_run_at_the_same_time_up_to_the_limit_of_the_node(world: World) {
+    async fn k47_instances_run_at_the_same_time_up_to_the_limit_of_the_node(world: World) {
         let node = world.node().with(|b| b.workflow(Seen).max_concurrent_workflows(7)).start().await;
         let gate = world.probe.hold("slow");
         let mut handles = Vec::new();

@@ -47,7 +47,7 @@ async fn two_nodes<W: Workflow>(world: &World, workflow: fn() -> W) -> (TestNode
 }
 
 on_each_store! {
-    async fn suspend_while_a_step_runs_lets_it_finish_and_starts_no_other(world: World) {
+    async fn k32_suspend_while_a_step_runs_lets_it_finish_and_starts_no_other(world: World) {
         let (worker, other) = two_nodes(&world, || Steps).await;
         let gate = world.probe.hold("one");
         let handle = worker.begin::<Steps>(Data::default()).await;
@@ -68,7 +68,7 @@ on_each_store! {
         other.stop_clean().await;
     }
 
-    async fn terminate_while_a_step_runs_fires_its_token(world: World) {
+    async fn k32_terminate_while_a_step_runs_fires_its_token(world: World) {
         let (worker, other) = two_nodes(&world, || Stubborn).await;
         let handle = worker.begin::<Stubborn>(Data::default()).await;
         world.soon_until(async || world.probe.ended("stubborn") == 1).await;
@@ -216,7 +216,7 @@ on_each_store! {
         stranger.stop_clean().await;
     }
 
-    async fn business_keys_start_an_instance_once(world: World) {
+    async fn k41_business_keys_start_an_instance_once(world: World) {
         let (worker, other) = two_nodes(&world, || Steps).await;
         let first = worker.start_workflow::<Steps>(Data::default()).business_key("A-1").await.expect("started");
         let again = other.start_workflow::<Steps>(Data::n(100)).business_key("A-1").await.expect("started");

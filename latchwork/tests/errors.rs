@@ -5,7 +5,11 @@
 #[macro_use]
 mod common;
 use common::*;
-use std::sync::atomic::{AtomicBool, Ordering};
+use latchwork::store::{Encoded, NewEvent};
+use std::{
+    error::Error as _,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -165,7 +169,7 @@ fn text(text: &str) -> Data {
 }
 
 on_each_store! {
-    async fn a_failing_step_is_tried_again_with_growing_pauses(world: World) {
+    async fn k34_a_failing_step_is_tried_again_with_growing_pauses(world: World) {
         let node = world.run(Flaky).await;
         world.probe.fail("flaky", 4);
         let handle = node.begin::<Flaky>(Data::default()).await;
@@ -187,7 +191,7 @@ on_each_store! {
         node.stop_clean().await;
     }
 
-    async fn tries_are_counted_over_restarts(world: World) {
+    async fn k34_tries_are_counted_over_restarts(world: World) {
         let node = world.run(Flaky).await;
         world.probe.fail("flaky", 100);
         let handle = node.begin::<Flaky>(Data::default()).await;
@@ -350,6 +354,13 @@ on_each_store! {
         assert_eq!(error.to_string(), "the data of the instance has 2097169 bytes of JSON, the limit is 1048576");
         let error = node.publish_event("e", "k", "x".repeat(300_000)).await.expect_err("refused");
         assert_eq!(error.to_string(), "the data of event `e` has 300002 bytes of JSON, the limit is 262144");
+        // An event that was made by hand is held to the same.
+        let by_hand = |json: String| NewEvent::new("e", "k").with_data(Encoded::from_json(json));
+        let error = node.publish(by_hand(format!("\"{}\"", "x".repeat(300_000)))).await.expect_err("refused");
+        assert_eq!(error.to_string(), "the data of event `e` has 300002 bytes of JSON, the limit is 262144");
+        let error = node.publish(by_hand("[".repeat(65) + &"]".repeat(65))).await.expect_err("refused");
+        let said = format!("{error}: {}", error.source().expect("a reason"));
+        assert!(said.contains("data of event `e`") && said.contains("it nests deeper than 64 levels"), "{said}");
         node.stop_clean().await;
     }
 }

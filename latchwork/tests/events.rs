@@ -214,7 +214,7 @@ on_each_store! {
     }
 
     /// K17. Plant the fault: let `Instance::slot` append the round.
-    async fn each_round_of_a_loop_takes_an_event_of_its_own(world: World) {
+    async fn k17_each_round_of_a_loop_takes_an_event_of_its_own(world: World) {
         for first in ORDERS {
             let handle = meet(&world, InLoop, Data::default(), first, 1, &["1", "2"]).await;
             world.soon_until(async || handle.data().await.expect("data").log == ["1", "2"]).await;
@@ -314,7 +314,7 @@ on_each_store! {
     }
 
     /// K18, both orders: a publisher held between its insert and its answer, while the last checkpoint of a burst commits.
-    async fn a_publisher_that_is_held_loses_no_event(world: World) {
+    async fn k18_a_publisher_that_is_held_loses_no_event(world: World) {
         for held_before in [true, false] {
             let node = world.run(Waits).await;
             let gate = world.probe.hold("before");

@@ -29,7 +29,7 @@ async fn hints(node: &TestNode, id: &InstanceId, definition: &str, count: usize)
 
 on_each_store! {
     /// Plant the fault: in `Node::walk`, leave out what is overdue.
-    async fn a_queue_that_loses_everything_delays_work_by_two_polls(world: World) {
+    async fn k45_a_queue_that_loses_everything_delays_work_by_two_polls(world: World) {
         let node = world.run(Waits).await;
         node.means.queue.on(QueueCall::Enqueue).swallow();
         let handle = node.begin::<Waits>(Data::default()).await;
@@ -70,7 +70,7 @@ on_each_store! {
     }
 
     /// K11, K12. Plant the fault: in `Node::dispatch`, start a burst for each hint.
-    async fn ten_thousand_hints_under_a_long_step_cost_one_burst(world: World) {
+    async fn k11_ten_thousand_hints_under_a_long_step_cost_one_burst(world: World) {
         let node = world.run(Two).await;
         let gate = world.probe.hold("one");
         let handle = node.begin::<Two>(Data::default()).await;
@@ -160,7 +160,7 @@ on_each_store! {
 
     /// K09, K39: hints that always come to a node without the definition reach the one that has it by its polls, and are not hot. Plant the
     /// fault: in `Node::leave_unknown`, offer the hint to others for ever; in `Node::walk`, trust what is overdue to the queue.
-    async fn a_node_without_the_definition_neither_starves_nor_spins(world: World) {
+    async fn k09_a_node_without_the_definition_neither_starves_nor_spins(world: World) {
         let stranger = world.run(Other).await;
         let node = world.run(Two).await;
         // All that is queued comes to the stranger, and for now the other finds nothing by itself.

@@ -75,7 +75,7 @@ fn sources(error: &dyn std::error::Error) -> String {
 }
 
 on_each_store! {
-    async fn impossible_settings_are_refused(world: World) {
+    async fn k53_impossible_settings_are_refused(world: World) {
         let said = refused(&world, |b| b.poll_interval(Duration::ZERO)).await;
         assert_eq!(said, "the setting `poll_interval` is refused: it must be at least 10 ms, or the node does nothing but poll");
         let said = refused(&world, |b| b.max_concurrent_workflows(0)).await;
@@ -102,7 +102,7 @@ on_each_store! {
         caller.stop_clean().await;
     }
 
-    async fn a_missing_service_is_found_at_the_start(world: World) {
+    async fn k44_a_missing_service_is_found_at_the_start(world: World) {
         let said = refused(&world, |b| b.workflow(NeedsStock)).await;
         assert_eq!(said, "workflow `NeedsStock` version 1, step `ship`: no service of type `hosts::Stock` is registered; add it with `.service(..)` on the host's builder");
         let said = refused(&world, |b| b.workflow(NeedsCarrier).service(Stock)).await;
@@ -136,7 +136,7 @@ on_each_store! {
         node.stop_clean().await;
     }
 
-    async fn a_changed_shape_is_refused_with_the_difference_while_the_host_runs_on(world: World) {
+    async fn k38_a_changed_shape_is_refused_with_the_difference_while_the_host_runs_on(world: World) {
         let node = world.run(First).await;
         let old = node.begin::<First>(Data::default()).await;
         world.soon_until(async || world.probe.runs("one") == 1).await;
@@ -223,7 +223,7 @@ fn host_on(store: FaultyStore, locks: impl DistributedLockProvider) -> latchwork
 
 /// K03.
 #[tokio::test]
-async fn locks_that_reach_less_far_than_the_store_are_refused() {
+async fn k03_locks_that_reach_less_far_than_the_store_are_refused() {
     let error = host_on(wide(Scope::Cluster), LocalLocks::new()).start().await.expect_err("refused");
     let domain = LocalLocks::new().capabilities().domain;
     let domain = domain.rsplit_once(|c: char| !c.is_ascii_digit()).map_or(domain.as_str(), |(head, _)| head);
@@ -253,7 +253,7 @@ async fn a_store_that_can_be_claimed_alone_needs_no_wider_locks() {
 
 /// K10: hosts that do not exclude each other cannot share a store.
 #[tokio::test]
-async fn a_store_of_another_namespace_or_lock_service_is_refused() {
+async fn k10_a_store_of_another_namespace_or_lock_service_is_refused() {
     let (store, locks) = (MemoryStore::new(), LocalLocks::new());
     let first = host_on(FaultyStore::new(store.clone()), locks.peer()).start().await.expect("the first");
     let second = host_on(FaultyStore::new(store.clone()), locks.peer()).start().await.expect("locks of the same service");

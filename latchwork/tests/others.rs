@@ -113,7 +113,7 @@ on_each_store! {
         node.stop_clean().await;
     }
 
-    async fn an_expired_token_frees_the_activity_and_its_late_result_is_refused(world: World) {
+    async fn k37_an_expired_token_frees_the_activity_and_its_late_result_is_refused(world: World) {
         let node = world.run(Approval).await;
         let handle = node.begin::<Approval>(Data::n(7)).await;
         world.quiet().await;
@@ -198,4 +198,11 @@ async fn a_sub_workflow_that_is_not_registered_is_found_when_the_host_starts() {
     let world = World::memory();
     let error = world.node().with(|b| b.workflow(Parent)).try_start().await.err().expect("refused").to_string();
     assert!(error.contains("step `call`") && error.contains("`Child` version 1"), "{error}");
+    // Who only starts instances for others to run needs the parent only.
+    let caller = world.node().with(|b| b.workflow(Parent).configure(|options| options.run_workflows = false)).start().await;
+    let handle = caller.begin::<Parent>(Data::n(21)).await;
+    let node = world.node().with(both).start().await;
+    assert_eq!(world.fly_by(MINUTE, handle.completion()).await.expect("done").log, ["child said 42"]);
+    node.stop_clean().await;
+    caller.stop_clean().await;
 }

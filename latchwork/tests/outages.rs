@@ -61,7 +61,7 @@ async fn all_loops_work(world: &World, node: &TestNode) {
 
 on_each_store! {
     /// K05.
-    async fn with_the_lock_service_down_nothing_starts_and_health_says_so(world: World) {
+    async fn k05_with_the_lock_service_down_nothing_starts_and_health_says_so(world: World) {
         let node = world.node().with(all).start().await;
         node.means.locks.on(LockCall::Acquire).fail(LockFault::Unavailable);
         let handles = [node.begin::<Steps>(Data::default()).await, node.begin::<Steps>(Data::default()).await];

@@ -152,7 +152,7 @@ on_each_store! {
     }
 
     /// The same at moments that nobody chose.
-    async fn nodes_that_lose_their_locks_without_knowing_end_as_one_node_would(world: World) {
+    async fn k01_nodes_that_lose_their_locks_without_knowing_end_as_one_node_would(world: World) {
         let nodes = two_nodes(&world, || Chain).await;
         let handle = nodes[0].begin::<Chain>(Data { items: vec![0, 0], ..Data::default() }).await;
         let item = WorkItem::new(handle.id().clone(), "Chain", 1);

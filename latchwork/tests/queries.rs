@@ -80,7 +80,7 @@ async fn sample(world: &World, node: &TestNode) -> (Vec<InstanceId>, Vec<Timesta
 
 on_each_store! {
     /// Plant the fault: in the store's `find`, leave out one of the conditions.
-    async fn instances_are_found_by_each_condition_and_by_several(world: World) {
+    async fn k42_instances_are_found_by_each_condition_and_by_several(world: World) {
         use WorkflowStatus::{Complete, Runnable, Suspended, Terminated};
         let node = world.node().with(|b| b.workflow(Order).workflow(Order2).workflow(Invoice)).start().await;
         let (ids, times) = sample(&world, &node).await;

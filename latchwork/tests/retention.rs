@@ -136,7 +136,7 @@ on_each_store! {
     }
 
     /// K54. Plant the fault: in `Node::sweep`, begin with `now + interval`.
-    async fn what_a_node_left_that_died_before_cleaning_up_is_found_by_the_next(world: World) {
+    async fn k54_what_a_node_left_that_died_before_cleaning_up_is_found_by_the_next(world: World) {
         let first = node(&world, Retention::delete_at_end()).await;
         first.means.store.on(StoreCall::Purge).fail(StoreErrorKind::Unavailable);
         let handle = first.begin::<Grows>(Data::n(3)).await;
@@ -172,7 +172,7 @@ on_each_store! {
     }
 
     /// K26. By default instances stay, and events and tombstones do not.
-    async fn events_and_tombstones_grow_old(world: World) {
+    async fn k26_events_and_tombstones_grow_old(world: World) {
         let node = node(&world, Retention::new()).await;
         let kept = node.begin::<Grows>(Data::n(3)).await;
         world.fly(kept.completion()).await.expect("done");

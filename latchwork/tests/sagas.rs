@@ -179,7 +179,7 @@ on_each_store! {
         node.stop_clean().await;
     }
 
-    async fn a_failing_outer_saga_undoes_what_an_inner_one_has_done(world: World) {
+    async fn k35_a_failing_outer_saga_undoes_what_an_inner_one_has_done(world: World) {
         world.probe.fail("d", 1);
         let node = world.run(Nested).await;
         let handle = node.begin::<Nested>(Data::default()).await;
@@ -260,7 +260,7 @@ on_each_store! {
         node.stop_clean().await;
     }
 
-    async fn a_crash_in_the_middle_of_the_compensations_leaves_each_undone_once(world: World) {
+    async fn k35_a_crash_in_the_middle_of_the_compensations_leaves_each_undone_once(world: World) {
         world.probe.fail("d", 1);
         let gate = world.probe.hold("compensate b");
         let first = world.run(Three).await;

@@ -105,7 +105,7 @@ workflow!(Blocks, |flow| {
 });
 
 on_each_store! {
-    async fn a_running_body_finishes_within_the_grace(world: World) {
+    async fn k31_a_running_body_finishes_within_the_grace(world: World) {
         let node = world.node().with(|b| b.workflow(Sides).stop_grace(GRACE)).start().await;
         let gate = world.probe.hold("left");
         let handle = node.begin::<Sides>(Data::default()).await;
@@ -163,7 +163,7 @@ on_each_store! {
         assert_eq!((node.health().active, world.probe.ended("deaf")), (0, 0));
     }
 
-    async fn beyond_the_grace_bodies_are_cancelled_and_the_others_are_stored(world: World) {
+    async fn k31_beyond_the_grace_bodies_are_cancelled_and_the_others_are_stored(world: World) {
         let node = world.node().with(|b| b.workflow(Sides).stop_grace(GRACE)).start().await;
         let gate = world.probe.hold("left");
         let handle = node.begin::<Sides>(Data::default()).await;
@@ -292,7 +292,7 @@ async fn a_body_that_blocks_its_thread_is_reported_and_keeps_its_lock() {
 
 /// The same, with others beside it: they run on, and the stop reports the one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
-async fn a_blocking_body_holds_up_no_other_instance() {
+async fn k30_a_blocking_body_holds_up_no_other_instance() {
     let (world, blocker) = (World::memory(), Blocker::default());
     let _unblock = Unblock(blocker.clone());
     let node = world.node().with(|b| b.workflow(Blocks).workflow(Sides).service(blocker.clone()).stop_grace(GRACE)).start().await;

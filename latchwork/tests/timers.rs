@@ -117,7 +117,7 @@ on_each_store! {
     }
 
     /// The store's time decides. Plant the fault: let `StoreTime::now` or `StoreTime::deadline` take the node's own wall clock.
-    async fn a_node_whose_clock_is_wrong_by_an_hour_fires_at_the_stores_time(world: World) {
+    async fn k55_a_node_whose_clock_is_wrong_by_an_hour_fires_at_the_stores_time(world: World) {
         for wrong in [-3_600_i64, 3_600] {
             let skewed = VirtualClock::starting_at(world.clock.now() + chrono_seconds(wrong));
             let clock = skewed.clone();

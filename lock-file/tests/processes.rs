@@ -134,7 +134,7 @@ async fn count(locks: &FileLocks, directory: &Path, name: &str) -> Result<(), Bo
 }
 
 #[tokio::test]
-async fn a_killed_holder_frees_at_once() -> Result<(), BoxError> {
+async fn k49_a_killed_holder_frees_at_once() -> Result<(), BoxError> {
     for layout in LAYOUTS {
         let directory = tempfile::tempdir()?;
         let locks = FileLocks::open_with(options(directory.path(), layout)).await?;

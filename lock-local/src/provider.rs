@@ -182,7 +182,7 @@ mod tests {
     };
 
     #[tokio::test]
-    async fn a_million_keys_leave_no_memory_behind() {
+    async fn k48_a_million_keys_leave_no_memory_behind() {
         let locks = LocalLocks::new();
         let empty = locks.table.capacity();
         for number in 0..500_000 {

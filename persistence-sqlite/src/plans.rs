@@ -89,7 +89,7 @@ async fn with_schema() -> (tempfile::TempDir, SqliteClient) {
 }
 
 #[tokio::test]
-async fn no_statement_reads_a_whole_table() {
+async fn k24_no_statement_reads_a_whole_table() {
     let (_folder, client) = with_schema().await;
     let mut reader = client.reader().await.expect("a reader");
     for statement in STATEMENTS.iter().chain(&checkpoint::END).chain(&retention::FORGET) {

@@ -98,7 +98,7 @@ async fn a_full_disk_is_told_and_nothing_is_lost() {
 }
 
 #[tokio::test]
-async fn a_checkpoint_writes_what_changed_and_nothing_else() {
+async fn k22_a_checkpoint_writes_what_changed_and_nothing_else() {
     let (_folder, path) = file();
     let store = open_at(&path).await;
     let ids = create(&store, 1).await;
@@ -150,7 +150,7 @@ async fn a_text_is_stored_as_it_is_whatever_stands_in_it() {
 }
 
 #[tokio::test]
-async fn two_namespaces_share_a_file_undisturbed() {
+async fn k10_two_namespaces_share_a_file_undisturbed() {
     let (_folder, path) = file();
     let open = async |namespace: &str| {
         let context = ProviderContext::new(Namespace::new(namespace).expect("a namespace"), "node");

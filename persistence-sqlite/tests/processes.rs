@@ -96,7 +96,7 @@ async fn writer_of_groups() {
 }
 
 #[tokio::test]
-async fn several_processes_write_one_file() {
+async fn k23_several_processes_write_one_file() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("orders.db");
     let mut children: Vec<_> = (0..3).map(|_| spawn("one_of_several", &path)).collect();
@@ -113,7 +113,7 @@ async fn several_processes_write_one_file() {
 }
 
 #[tokio::test]
-#[ignore = "a process of `several_processes_write_one_file`"]
+#[ignore = "a process of `k23_several_processes_write_one_file`"]
 async fn one_of_several() {
     let Some(path) = child_file() else { return };
     let store = open_at(&path).await;

@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_million_hints_leave_nothing_behind() {
+    fn k29_a_million_hints_leave_nothing_behind() {
         let mut line = Line::new(100);
         let items: Vec<WorkItem> = (0..100).map(|_| item()).collect();
         for _ in 0..10_000 {

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn impossible_settings_are_refused_by_name() {
+    fn k53_impossible_settings_are_refused_by_name() {
         let refused = |change: fn(SqliteQueueOptions) -> SqliteQueueOptions| {
             change(SqliteQueueOptions::new("a.db")).validate().map_err(|error| error.setting)
         };

@@ -119,7 +119,7 @@ async fn a_file_that_stays_locked_is_a_clear_error_and_what_is_in_hand_comes_aga
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_file_does_not_grow_with_the_hints_that_went_through_it() {
+async fn k16_the_file_does_not_grow_with_the_hints_that_went_through_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let queue = open(options(&folder).with_lease(LONG), &context()).await;
     let client = client(&folder).await;

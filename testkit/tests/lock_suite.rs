@@ -330,37 +330,37 @@ async fn each_fault_fails_the_case_that_is_about_it() {
         (ContentionIsAnError, "a_free_lock_is_granted_and_a_held_one_is_none", "contention must be `Ok(None)`"),
         (EachNodeHasItsOwnLocks, "a_free_lock_is_granted_and_a_held_one_is_none", "was granted, although it is held"),
         (EachNodeHasItsOwnLocks, "a_thousand_tasks_on_twenty_names_exclude_each_other", "two tasks were inside one lock"),
-        (EachNodeHasItsOwnLocks, "many_locks_are_held_at_once", "it is one of many that are held"),
+        (EachNodeHasItsOwnLocks, "k06_many_locks_are_held_at_once", "it is one of many that are held"),
         (EachNodeHasItsOwnLocks, "several_locks_are_taken_together_or_not_at_all", "it is part of a held set"),
         (EachNodeHasItsOwnLocks, "a_hold_limit_frees_and_signals", "before the holder was told"),
         (AProviderMayHoldTwice, "a_lock_is_held_twice_by_reenter_only", "not re-entrant by themselves"),
-        (DropLeaks, "a_dropped_guard_frees_the_lock", "its guard was dropped"),
+        (DropLeaks, "k51_a_dropped_guard_frees_the_lock", "its guard was dropped"),
         (DropLeaks, "a_guard_may_be_dropped_on_a_plain_thread", "outside a runtime"),
         (DropLeaks, "a_release_goes_on_when_its_future_is_dropped", "its future dropped"),
         (ReleaseAnswersBeforeItFrees, "a_release_frees_before_it_returns", "`release` returned, and the lock was still held"),
-        (ReleaseFreesByName, "a_broken_session_is_signalled_and_replaced", "only a guard from before its session broke"),
+        (ReleaseFreesByName, "k50_a_broken_session_is_signalled_and_replaced", "only a guard from before its session broke"),
         (TokenStaysTheSame, "fencing_tokens_grow_over_hand_overs", "follows Some(1)"),
         (TokenIsMissing, "fencing_tokens_grow_over_hand_overs", "a guard has no token"),
         (HealthyGrantIsLost, "a_held_lock_is_not_signalled_as_lost", "a healthy grant was signalled as lost"),
         (WaitEndsEarly, "a_wait_ends_with_none_at_its_time_out", "gave up after"),
         (WaitForEverEnds, "a_wait_for_ever_ends_with_the_grant", "ended while the lock was held"),
         (WaitersRace, "waiters_of_one_process_are_served_in_order", "were served in the order"),
-        (ReleaseNeedsAConnectionOfThePool, "a_release_does_not_wait_behind_waiters", "while 150 others wait"),
-        (CancelledWaitLeaks, "a_cancelled_wait_leaves_nothing_held", "its waiter was dropped after"),
-        (CancelledWaitLeaks, "a_wait_cancelled_as_its_grant_arrives_leaves_nothing_held", "at the moment of the grant"),
+        (ReleaseNeedsAConnectionOfThePool, "k06_a_release_does_not_wait_behind_waiters", "while 150 others wait"),
+        (CancelledWaitLeaks, "k07_a_cancelled_wait_leaves_nothing_held", "its waiter was dropped after"),
+        (CancelledWaitLeaks, "k07_a_wait_cancelled_as_its_grant_arrives_leaves_nothing_held", "at the moment of the grant"),
         (CancelledWaitLeaks, "a_cancelled_try_leaves_nothing_held", "its acquire was dropped after"),
         (StopIsSilent, "stop_frees_all_signals_the_loss_and_ends_waits", "does not know that it is lost"),
         (StopTakesTheOtherWithIt, "stop_frees_all_signals_the_loss_and_ends_waits", ""),
         (StopIsForgotten, "a_stopped_provider_refuses_later_requests", "a stopped provider answered"),
-        (BreakIsSilent, "a_broken_session_is_signalled_and_replaced", "before its holder was told"),
-        (BreakIsForGood, "a_broken_session_is_signalled_and_replaced", "a grant after a broken session"),
+        (BreakIsSilent, "k50_a_broken_session_is_signalled_and_replaced", "before its holder was told"),
+        (BreakIsForGood, "k50_a_broken_session_is_signalled_and_replaced", "a grant after a broken session"),
         (DomainsDiffer, "a_service_describes_itself_and_answers", "two nodes name one service"),
         (CapitalsAreFolded, "look_alike_and_long_names_are_different_locks", "is taken for another one"),
         (NamesAreCut, "look_alike_and_long_names_are_different_locks", "is taken for another one"),
         (ExclamationIsDropped, "internal_keys_are_apart_from_names", "was not granted"),
         (SharedIsExclusive, "shared_holders_exclude_only_exclusive_ones", "a shared try was not granted"),
         (ReadersOvertakeWriters, "a_waiting_writer_is_not_starved_by_readers", "a reader overtook a writer"),
-        (FewLocksAtOnce, "many_locks_are_held_at_once", "too many connections"),
+        (FewLocksAtOnce, "k06_many_locks_are_held_at_once", "too many connections"),
     ];
     let mut running = Vec::new();
     for (fault, name, reason) in faults {
@@ -387,7 +387,7 @@ async fn each_fault_fails_the_case_that_is_about_it() {
 #[test]
 fn a_case_can_be_found_by_its_name_and_names_are_unique() {
     let mut names: Vec<_> = Case::all().iter().map(Case::name).collect();
-    assert!(Case::named("a_dropped_guard_frees_the_lock").is_some());
+    assert!(Case::named("k51_a_dropped_guard_frees_the_lock").is_some());
     assert!(Case::named("nothing").is_none());
     names.sort_unstable();
     names.dedup();

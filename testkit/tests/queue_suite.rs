@@ -250,7 +250,7 @@ finds! {
     a_wrong_depth_is_found:
         MiscountsWhatIsInHand by depth_counts, which says "with 5 hints taken";
     copies_without_bound_are_found:
-        KeepsCopies by copies_of_a_waiting_hint_are_bounded, which says "10000 wait";
+        KeepsCopies by k12_copies_of_a_waiting_hint_are_bounded, which says "10000 wait";
 }
 
 #[tokio::test]

@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_settings_are_refused_by_name() {
+    fn k53_impossible_settings_are_refused_by_name() {
         let refused = |change: fn(&mut WorkflowOptions)| {
             let mut options = WorkflowOptions::default();
             change(&mut options);

@@ -199,11 +199,11 @@ macro_rules! lock_conformance {
     (@with $then:ident $attributes:tt $factory:tt) => {
         $crate::lock_conformance! { @$then $attributes $factory
             a_free_lock_is_granted_and_a_held_one_is_none
-            a_dropped_guard_frees_the_lock
+            k51_a_dropped_guard_frees_the_lock
             a_guard_may_be_dropped_on_a_plain_thread
             a_release_frees_before_it_returns
             a_release_goes_on_when_its_future_is_dropped
-            a_stale_release_never_frees_a_newer_grant
+            k08_a_stale_release_never_frees_a_newer_grant
             a_lock_is_held_twice_by_reenter_only
             a_held_lock_is_not_signalled_as_lost
             a_hold_limit_frees_and_signals
@@ -213,13 +213,13 @@ macro_rules! lock_conformance {
             a_wait_is_granted_when_the_holder_frees
             a_wait_for_ever_ends_with_the_grant
             waiters_of_one_process_are_served_in_order
-            a_release_does_not_wait_behind_waiters
+            k06_a_release_does_not_wait_behind_waiters
             a_cancelled_try_leaves_nothing_held
-            a_cancelled_wait_leaves_nothing_held
-            a_wait_cancelled_as_its_grant_arrives_leaves_nothing_held
+            k07_a_cancelled_wait_leaves_nothing_held
+            k07_a_wait_cancelled_as_its_grant_arrives_leaves_nothing_held
             stop_frees_all_signals_the_loss_and_ends_waits
             a_stopped_provider_refuses_later_requests
-            a_broken_session_is_signalled_and_replaced
+            k50_a_broken_session_is_signalled_and_replaced
             a_service_describes_itself_and_answers
             bad_names_are_refused
             look_alike_and_long_names_are_different_locks
@@ -231,7 +231,7 @@ macro_rules! lock_conformance {
             a_waiting_writer_is_not_starved_by_readers
             a_cancelled_writer_lets_the_readers_behind_it_in
             a_thousand_tasks_on_twenty_names_exclude_each_other
-            many_locks_are_held_at_once
+            k06_many_locks_are_held_at_once
         }
     };
     (@list $cases:ident) => { $crate::lock_conformance!(@with cases [] $cases) };

@@ -67,7 +67,7 @@ macro_rules! __for_each_queue_case {
             a_dead_consumers_hints_go_to_another
             a_hint_that_arrives_in_hand_is_kept
             a_hint_that_arrives_in_hand_does_not_wait_for_a_delay
-            copies_of_a_waiting_hint_are_bounded
+            k12_copies_of_a_waiting_hint_are_bounded
             a_stale_settlement_harms_nothing
             a_settlement_after_death_harms_nothing
             a_dropped_dequeue_loses_nothing

@@ -115,7 +115,7 @@ macro_rules! store_conformance {
             a_checkpoint_creates_children
             a_checkpoint_sends_messages
             a_checkpoint_publishes_events
-            of_fifty_racing_checkpoints_one_wins
+            k52_of_fifty_racing_checkpoints_one_wins
             a_dropped_commit_has_happened_or_not
             every_message_goes_round_in_order
             append_tells_appended_ended_and_unknown_apart
@@ -160,7 +160,7 @@ macro_rules! store_conformance {
             a_schema_of_a_later_version_is_refused
             times_are_whole_microseconds_of_one_clock
             capabilities_are_constant_and_the_same_for_all_nodes
-            each_filter_selects_alone_and_with_others
+            k42_each_filter_selects_alone_and_with_others
             instances_whose_bursts_failed_are_found
             attributes_compare_within_their_type
             a_list_is_paged_by_a_cursor_that_stays_good
@@ -170,7 +170,7 @@ macro_rules! store_conformance {
             a_purged_instance_leaves_a_tombstone
             a_tombstone_keeps_its_key_until_it_is_purged
             only_what_is_old_and_ended_is_purged
-            a_purge_is_bounded_and_tells_whether_there_is_more
+            k26_a_purge_is_bounded_and_tells_whether_there_is_more
             an_event_in_an_inbox_is_never_purged
             a_purge_racing_with_waits_and_publishers_takes_no_event_of_an_inbox
             a_purge_racing_with_checkpoints_takes_no_open_instance

@@ -470,7 +470,8 @@ impl<S: Scope> WorkflowBuilder<S> {
     }
 
     /// Starts another workflow, and waits for its end. It is started together with the checkpoint that says so, once; when this step ends
-    /// first, because it is cancelled or the instance ends, it is terminated. The workflow must be registered on the same host.
+    /// first, because it is cancelled or the instance ends, it is terminated. The workflow must be registered on each host
+    /// that runs this one.
     ///
     /// ```
     /// # use latchwork_engine::*;

@@ -232,7 +232,8 @@ impl WorkflowHostBuilder {
     }
 }
 
-/// Finds what steps lack before anything runs. A host that runs no workflows needs no services for their steps.
+/// Finds what steps lack before anything runs. A host that runs no workflows needs neither services nor sub-workflows for
+/// their steps.
 fn check_definitions(definitions: &[Definition], services: Option<&Services>) -> Result<(), HostError> {
     let mut seen = HashSet::new();
     for definition in definitions {
@@ -240,6 +241,7 @@ fn check_definitions(definitions: &[Definition], services: Option<&Services>) ->
         if !seen.insert((definition.id.clone(), version)) {
             return Err(HostError::RegisteredTwice { definition: id, version });
         }
+        let Some(services) = services else { continue };
         for node in &definition.nodes {
             if let NodeKind::Step(step) = &node.kind
                 && let Some((workflow, called)) = step.calls
@@ -249,7 +251,6 @@ fn check_definitions(definitions: &[Definition], services: Option<&Services>) ->
                 return Err(HostError::SubWorkflow { definition: id, version, step, workflow, called });
             }
         }
-        let Some(services) = services else { continue };
         let missing = |step: &str, source| HostError::Service { definition: id.clone(), version, step: step.to_owned(), source };
         for (step, service, name) in &definition.needs {
             if !services.has(*service) {

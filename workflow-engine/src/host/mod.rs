@@ -21,6 +21,7 @@ use crate::{
 };
 use latchwork_core::{
     hub::LifeCycleSubscription,
+    limits,
     lock::DistributedLockProvider,
     name,
     queue::QueueProvider,
@@ -165,25 +166,38 @@ impl WorkflowHost {
     /// # Errors
     /// [`HostError`]: a bad name or key, or data that is too large or cannot be written as JSON.
     pub fn new_event(&self, event: &str, key: &str, data: &(impl Serialize + ?Sized)) -> Result<NewEvent, HostError> {
-        name::check("event name", event)?;
-        name::check("event key", key)?;
-        let what = || format!("data of event `{event}`");
+        let what = || format!("data of event `{}`", limits::cut(event, 64));
         let data = Encoded::of(data).map_err(|error| HostError::data(what(), error))?;
+        let event = NewEvent::new(event, key).with_data(data);
+        self.check_event(&event)?;
+        Ok(event)
+    }
+
+    /// An event may have been made by hand, so what it is held to is checked wherever one comes in.
+    fn check_event(&self, event: &NewEvent) -> Result<(), HostError> {
+        name::check("event name", &event.name)?;
+        name::check("event key", &event.key)?;
+        let Some(data) = &event.data else { return Ok(()) };
+        let what = || format!("data of event `{}`", event.name);
         let (bytes, limit) = (data.as_str().len(), self.node.settings.event_limit);
         if bytes > limit {
             return Err(HostError::TooLarge { what: what(), bytes, limit });
         }
-        Ok(NewEvent::new(event, key).with_data(data))
+        if !limits::json_depth_is_allowed(data.as_str()) {
+            return Err(HostError::data(what(), format!("it nests deeper than {} levels", limits::JSON_DEPTH)));
+        }
+        Ok(())
     }
 
     /// Publishes an event. Publishing the same id again changes nothing.
     ///
     /// # Errors
-    /// [`HostError`] of the store.
+    /// [`HostError`]: a bad name or key, data that is too large, or the store.
     pub async fn publish(&self, event: NewEvent) -> Result<EventId, HostError> {
         if !self.node.settings.publish_events {
             return Err(HostError::SwitchedOff { action: "publish events", setting: "publish_events" });
         }
+        self.check_event(&event)?;
         let id = event.id.clone();
         let outcome = self.node.store.publish(std::slice::from_ref(&event)).await?;
         metrics::counter!("latchwork.events.published").increment(1);

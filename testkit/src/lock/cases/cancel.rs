@@ -44,7 +44,7 @@ pub(in crate::lock) async fn a_cancelled_try_leaves_nothing_held(fixture: &Fixtu
     Ok(Verdict::Passed)
 }
 
-pub(in crate::lock) async fn a_cancelled_wait_leaves_nothing_held(fixture: &Fixture) -> Checked {
+pub(in crate::lock) async fn k07_a_cancelled_wait_leaves_nothing_held(fixture: &Fixture) -> Checked {
     for (holder, rival) in pairs(fixture) {
         let name = fresh("cancelled-wait");
         for (round, polls) in (0..6).cycle().take(18).enumerate() {
@@ -73,7 +73,7 @@ pub(in crate::lock) async fn a_cancelled_wait_leaves_nothing_held(fixture: &Fixt
     Ok(Verdict::Passed)
 }
 
-pub(in crate::lock) async fn a_wait_cancelled_as_its_grant_arrives_leaves_nothing_held(fixture: &Fixture) -> Checked {
+pub(in crate::lock) async fn k07_a_wait_cancelled_as_its_grant_arrives_leaves_nothing_held(fixture: &Fixture) -> Checked {
     let mut numbers = Numbers(7);
     for (holder, rival) in pairs(fixture) {
         let name = fresh("raced");

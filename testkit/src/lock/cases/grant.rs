@@ -18,7 +18,7 @@ pub(in crate::lock) async fn a_free_lock_is_granted_and_a_held_one_is_none(fixtu
     Ok(Verdict::Passed)
 }
 
-pub(in crate::lock) async fn a_dropped_guard_frees_the_lock(fixture: &Fixture) -> Checked {
+pub(in crate::lock) async fn k51_a_dropped_guard_frees_the_lock(fixture: &Fixture) -> Checked {
     for (holder, next) in pairs(fixture) {
         let name = fresh("dropped");
         drop(take(holder, &name).await?);
@@ -63,7 +63,7 @@ pub(in crate::lock) async fn a_release_goes_on_when_its_future_is_dropped(fixtur
 }
 
 // A guard whose grant was ended by its hold limit; those that end with a session are in `a_broken_session_...`.
-pub(in crate::lock) async fn a_stale_release_never_frees_a_newer_grant(fixture: &Fixture) -> Checked {
+pub(in crate::lock) async fn k08_a_stale_release_never_frees_a_newer_grant(fixture: &Fixture) -> Checked {
     for (old, new) in pairs(fixture) {
         for by_drop in [false, true] {
             let name = fresh("stale");

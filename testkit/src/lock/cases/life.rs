@@ -88,7 +88,7 @@ pub(in crate::lock) async fn a_stopped_provider_refuses_later_requests(fixture: 
     Ok(Verdict::Passed)
 }
 
-pub(in crate::lock) async fn a_broken_session_is_signalled_and_replaced(fixture: &Fixture) -> Checked {
+pub(in crate::lock) async fn k50_a_broken_session_is_signalled_and_replaced(fixture: &Fixture) -> Checked {
     let Some(break_one) = &fixture.break_one else {
         return Ok(Verdict::Skipped("the fixture cannot break a session"));
     };

@@ -54,7 +54,7 @@ pub(in crate::lock) async fn a_thousand_tasks_on_twenty_names_exclude_each_other
     Ok(Verdict::Passed)
 }
 
-pub(in crate::lock) async fn many_locks_are_held_at_once(fixture: &Fixture) -> Checked {
+pub(in crate::lock) async fn k06_many_locks_are_held_at_once(fixture: &Fixture) -> Checked {
     let (locks, rival, many) = (&fixture.one, &fixture.other, fixture.many);
     let prefix: Arc<str> = fresh("many").into();
     let next = Arc::new(AtomicU64::new(0));

@@ -97,7 +97,7 @@ pub(in crate::lock) async fn waiters_of_one_process_are_served_in_order(fixture:
     Ok(Verdict::Passed)
 }
 
-pub(in crate::lock) async fn a_release_does_not_wait_behind_waiters(fixture: &Fixture) -> Checked {
+pub(in crate::lock) async fn k06_a_release_does_not_wait_behind_waiters(fixture: &Fixture) -> Checked {
     let locks = &fixture.one;
     let (mut held, mut waiting) = (Vec::new(), Vec::new());
     for number in 0..150 {

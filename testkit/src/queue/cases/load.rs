@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 ///
 /// # Errors
 /// [`Fault`]: what the provider did wrong.
-pub async fn copies_of_a_waiting_hint_are_bounded<F: QueueFixture>(fixture: &F) -> Result<Verdict, Fault> {
+pub async fn k12_copies_of_a_waiting_hint_are_bounded<F: QueueFixture>(fixture: &F) -> Result<Verdict, Fault> {
     let (first, second) = (fixture.node().await?, fixture.node().await?);
     let most = fixture.most_copies();
     let (item, other) = (hint(), hint());

@@ -405,7 +405,7 @@ pub(in crate::store) async fn a_checkpoint_publishes_events(nodes: &Nodes) -> Ch
     Ok(())
 }
 
-pub(in crate::store) async fn of_fifty_racing_checkpoints_one_wins(nodes: &Nodes) -> Checked {
+pub(in crate::store) async fn k52_of_fifty_racing_checkpoints_one_wins(nodes: &Nodes) -> Checked {
     let owner = Owner::new(&nodes.one).await?;
     for round in 1..=5_i64 {
         let racers = (0..50_i64).map(|number| {

@@ -64,7 +64,7 @@ pub(in crate::store) async fn instances_whose_bursts_failed_are_found(nodes: &No
     Ok(())
 }
 
-pub(in crate::store) async fn each_filter_selects_alone_and_with_others(nodes: &Nodes) -> Checked {
+pub(in crate::store) async fn k42_each_filter_selects_alone_and_with_others(nodes: &Nodes) -> Checked {
     use WorkflowStatus::{Complete, Runnable, Suspended, Terminated};
     let new = sample(nodes).await?;
     let parent = new[2].parent.as_ref().map(|parent| parent.instance.clone());

@@ -119,7 +119,7 @@ pub(in crate::store) async fn only_what_is_old_and_ended_is_purged(nodes: &Nodes
     Ok(())
 }
 
-pub(in crate::store) async fn a_purge_is_bounded_and_tells_whether_there_is_more(nodes: &Nodes) -> Checked {
+pub(in crate::store) async fn k26_a_purge_is_bounded_and_tells_whether_there_is_more(nodes: &Nodes) -> Checked {
     for _ in 0..5 {
         Owner::new(&nodes.one).await?.end(WorkflowStatus::Complete).await?;
     }
