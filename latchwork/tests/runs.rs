@@ -6,8 +6,10 @@
 mod common;
 
 use common::*;
-use latchwork::{builder::define, core::store::InstanceQuery, orphans, persistence_memory::UseMemoryPersistence};
-use latchwork::{lock_local::UseLocalLocking, queue_local::UseLocalQueue};
+use latchwork::{builder::define, core::store::InstanceQuery, orphans};
+use latchwork_lock_local::UseLocalLocking;
+use latchwork_persistence_memory::UseMemoryPersistence;
+use latchwork_queue_local::UseLocalQueue;
 use latchwork_testkit::workflow::WorkflowTest;
 
 const DAY: Duration = Duration::from_hours(24);

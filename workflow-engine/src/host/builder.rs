@@ -221,6 +221,7 @@ impl WorkflowHostBuilder {
             completions: Default::default(),
             active: Default::default(),
             wheel: Default::default(),
+            troubled: Default::default(),
             overflow: Default::default(),
             kept: Default::default(),
             stopping: Default::default(),

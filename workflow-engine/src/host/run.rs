@@ -206,6 +206,7 @@ fn private(node: &Node, store: Arc<Ephemeral>) -> Node {
         completions: Default::default(),
         active: Default::default(),
         wheel: Default::default(),
+        troubled: Default::default(),
         overflow: Default::default(),
         permits: node.permits.clone(),
         kept: Default::default(),

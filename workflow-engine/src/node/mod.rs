@@ -13,6 +13,7 @@ mod poller;
 mod registry;
 mod retention;
 mod time;
+mod troubled;
 mod wheel;
 mod work;
 
@@ -47,6 +48,7 @@ use std::{
 };
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+pub(crate) use troubled::Troubled;
 use wheel::Wheel;
 
 /// Hints that are kept because another node holds the instance; beyond, they go back to the queue.
@@ -93,6 +95,7 @@ pub(crate) struct Node {
     pub(crate) completions: Completions,
     pub(crate) active: ActiveMap,
     pub(crate) wheel: Wheel,
+    pub(crate) troubled: Troubled,
     pub(crate) overflow: Overflow,
     pub(crate) committer: Committer,
     /// One for each burst that may run.

@@ -158,8 +158,7 @@ impl Node {
                 metrics::counter!("latchwork.load.failures").increment(1);
                 self.health.store.fails(&error);
                 self.release(guard).await;
-                let wait = if error.is_retryable() { self.settings.error_retry_interval } else { self.settings.poll_interval };
-                return Hint::Again(wait);
+                return Hint::Again(if error.is_retryable() { self.later(item) } else { self.settings.poll_interval });
             }
         };
         self.health.store.works();
@@ -228,7 +227,7 @@ impl Node {
             tracing::warn!(error, "a middleware refused a burst; it is tried again");
             drop(burst);
             self.release(guard).await;
-            return Hint::Again(self.settings.error_retry_interval);
+            return Hint::Again(self.later(item));
         }
         let end = burst.run(inbox, suspect).await;
         burst.stop_bodies().await;
@@ -237,6 +236,9 @@ impl Node {
         drop(burst);
         self.release(guard).await;
         self.enqueue(&follow_ups).await;
+        if !matches!(end, BurstEnd::Failed) {
+            self.troubled.forget(&item.instance);
+        }
         match end {
             BurstEnd::Rests => {
                 if let Some(deadline) = due {
@@ -259,7 +261,7 @@ impl Node {
                 metrics::counter!("latchwork.checkpoints.refused").increment(1);
                 Hint::Again(Duration::ZERO)
             }
-            BurstEnd::Failed => Hint::Again(self.settings.error_retry_interval),
+            BurstEnd::Failed => Hint::Again(self.later(item)),
         }
     }
 
@@ -272,6 +274,11 @@ impl Node {
                 Hint::Again(self.settings.error_retry_interval)
             }
         }
+    }
+
+    /// When an instance is tried again whose burst failed for a reason that may pass: later after each failure in a row.
+    fn later(&self, item: &WorkItem) -> Duration {
+        self.troubled.pause(&item.instance, self.settings.error_retry_interval)
     }
 
     /// Gives a lock back. What cannot be confirmed ends with its session or lease.
