@@ -42,11 +42,14 @@ async fn run_ten(host: &WorkflowHost, count: usize, at_once: usize) -> Result<Du
     Ok(start.elapsed())
 }
 
+/// Who start instances at the same time, as the requests of a server do.
+const STARTERS: usize = 64;
+
 /// B1: many small instances in memory.
 pub(crate) async fn memory(report: &mut Report, count: usize) -> Result<()> {
     let host = in_memory(Ten).await?;
-    run_ten(&host, count / 10 + 1, 2).await?;
-    let took = run_ten(&host, count, 2).await?;
+    run_ten(&host, count / 10 + 1, STARTERS).await?;
+    let took = run_ten(&host, count, STARTERS).await?;
     let row = Row::new("B1", "memory", format!("steps, {count} x 10")).rate(count * 10, took);
     report.add(row.against(raw::tasks().await, "tasks of the runtime"));
     host.stop().await?;

@@ -169,6 +169,7 @@ async fn what_a_node_does_is_counted_and_traced() {
 
     let id = handle.id().to_string();
     assert!(lines.any(&["span burst", "node=node-7", &id, "definition=Fails", "version=1"]), "{lines:?}");
+    assert!(lines.any(&["span step", "step=two", "attempt=3", &id]), "{lines:?}");
     assert!(lines.any(&["WARN", "step failed", &id, "two was told to fail", "attempt=2"]), "{lines:?}");
 
     node.means.locks.on(LockCall::Acquire).fail(LockFault::Unavailable);

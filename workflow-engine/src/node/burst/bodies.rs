@@ -18,6 +18,7 @@ use latchwork_core::{
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 /// What a body left.
 pub(super) struct BodyEnd {
@@ -94,11 +95,13 @@ impl Burst<'_> {
                         self.started.push(LifeCycleKind::StepStarted { step: cx.step.clone() });
                     }
                     let token = cx.own_cancellation.clone();
+                    // Below the burst's span, also in a task of its own.
+                    let span = tracing::info_span!("step", step = %cx.step, attempt = cx.attempt, key = cx.idempotency_key());
                     let run = if is_transactional {
                         self.in_transaction = Some(id);
-                        run_transactional(self.node.clone(), id, body, cx).boxed()
+                        run_transactional(self.node.clone(), id, body, cx).instrument(span).boxed()
                     } else {
-                        run_body(id, body, cx).boxed()
+                        run_body(id, body, cx).instrument(span).boxed()
                     };
                     let mut task = None;
                     if alone {
