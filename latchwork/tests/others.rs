@@ -8,7 +8,7 @@ mod common;
 use common::*;
 use latchwork::{
     AfterCancel,
-    core::store::{ActivityOutcome, InstanceQuery, SubmitOutcome},
+    core::store::{ActivityOutcome, AttributeValue, InstanceQuery, SubmitOutcome},
 };
 use serde_json::json;
 
@@ -124,6 +124,31 @@ on_each_store! {
         assert_eq!(late, SubmitOutcome::Refused);
         node.submit_activity(&quick.token, ActivityOutcome::Success(json!("quick"))).await.expect("submitted");
         assert_eq!(world.soon(handle.completion()).await.expect("done").text, "quick");
+        node.stop_clean().await;
+    }
+
+    async fn what_comes_from_outside_is_bounded_and_what_is_refused_loses_nothing(world: World) {
+        let node = world.run(Approval).await;
+        let attribute = |value| node.start_workflow::<Approval>(Data::n(1)).attribute("a", value);
+        let long = attribute(AttributeValue::Text("x".repeat(401))).await.expect_err("too long").to_string();
+        assert!(long.contains("attribute `a`") && long.contains("401") && long.contains("400"), "{long}");
+        let odd = attribute(AttributeValue::Number(f64::NAN)).await.expect_err("no number").to_string();
+        assert!(odd.contains("NaN"), "{odd}");
+        assert_eq!(node.find(&InstanceQuery::new()).await.expect("found").items.len(), 0);
+
+        let handle = node.begin::<Approval>(Data::n(7)).await;
+        world.quiet().await;
+        let claim = node.claim_activity(&["approve"], "worker", MINUTE).await.expect("asked").expect("there is one");
+        let large = ActivityOutcome::Success(json!("x".repeat(300_000)));
+        let refused = node.submit_activity(&claim.token, large).await.expect_err("too large").to_string();
+        assert!(refused.contains("result of an activity") && refused.contains("300002") && refused.contains("262144"), "{refused}");
+        node.submit_activity(&claim.token, ActivityOutcome::Success(json!("granted"))).await.expect("the token is still good");
+        assert_eq!(world.soon(handle.completion()).await.expect("done").text, "granted");
+
+        let handle = node.begin::<Approval>(Data::n(8)).await;
+        handle.terminate("x".repeat(10_000)).await.expect("terminated");
+        world.soon(handle.ended()).await.expect("ended");
+        assert_eq!(handle.reason().await.len(), 8 * 1024, "a long reason is cut");
         node.stop_clean().await;
     }
 

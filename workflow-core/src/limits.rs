@@ -24,6 +24,8 @@ pub const ERRORS_PER_INSTANCE: usize = 100;
 pub const JSON_DEPTH: usize = 64;
 /// Declared attributes per instance.
 pub const ATTRIBUTES: usize = 32;
+/// Text of a declared attribute, in bytes of UTF-8: every store can index it.
+pub const ATTRIBUTE_TEXT_BYTES: usize = 400;
 /// Result kept in the tombstone of a deleted instance, in bytes of JSON.
 pub const TOMBSTONE_RESULT_BYTES: usize = 8 * 1024;
 /// Checkpoints written in one group.

@@ -339,7 +339,7 @@ impl StepContext {
         name::check("event key", key).map_err(StepError::permanent)?;
         let data = Encoded::of(&data)?;
         let (bytes, limit) = (data.as_str().len(), limits::EVENT_BYTES);
-        if bytes > limit {
+        if bytes > limit || !limits::json_depth_is_allowed(data.as_str()) {
             return Err(StepError::permanent(format!(
                 "the data of event `{event}` have {bytes} bytes of JSON, the limit is {limit}"
             )));
@@ -360,7 +360,17 @@ impl StepContext {
         let fingerprint = self
             .fingerprint_of(W::ID, W::VERSION)
             .ok_or_else(|| StepError::from(format!("workflow `{}` version {} is not registered here", W::ID, W::VERSION)))?;
-        let mut instance = NewInstance::new(W::ID, W::VERSION, fingerprint, Encoded::of(data)?);
+        let data = Encoded::of(data)?;
+        let (bytes, limit) = (data.as_str().len(), limits::DATA_BYTES);
+        if bytes > limit || !limits::json_depth_is_allowed(data.as_str()) {
+            let error = format!(
+                "the data for workflow `{}` have {bytes} bytes of JSON; the limits are {limit} and {} levels",
+                W::ID,
+                limits::JSON_DEPTH
+            );
+            return Err(StepError::permanent(error));
+        }
+        let mut instance = NewInstance::new(W::ID, W::VERSION, fingerprint, data);
         if let Some(key) = business_key {
             name::check("business key", key).map_err(StepError::permanent)?;
             instance = instance.with_business_key(key);

@@ -2,6 +2,7 @@ use super::{HostError, WorkflowHost};
 use crate::{builder::Workflow, compression::decompress};
 use latchwork_core::{
     clock::ClockExt,
+    limits,
     store::{AppendOutcome, Control, Encoded, ErrorRecord, InstanceId, InstanceRecord, Page, PointerRecord, WorkflowStatus},
 };
 use std::{
@@ -73,13 +74,14 @@ impl InstanceHandle {
         Ok(record)
     }
 
-    /// Starts no further step until resumed; running ones finish.
+    /// Starts no further step until resumed; running ones finish. A long reason is cut to
+    /// [`ERROR_TEXT_BYTES`](latchwork_core::limits::ERROR_TEXT_BYTES).
     ///
     /// # Errors
     /// [`HostError::AlreadyEnded`], [`HostError::NotFound`], or [`HostError`] of the store.
     #[doc(alias = "SuspendWorkflow")]
     pub async fn suspend(&self, reason: impl Into<String>) -> Result<(), HostError> {
-        self.append(Control::Suspend { reason: Some(reason.into()) }).await
+        self.append(Control::Suspend { reason: Some(short(reason)) }).await
     }
 
     /// Goes on, and tries failed steps again.
@@ -91,13 +93,14 @@ impl InstanceHandle {
         self.append(Control::Resume).await
     }
 
-    /// Ends it: the tokens of running steps fire, and after the stop grace their futures are dropped.
+    /// Ends it: the tokens of running steps fire, and after the stop grace their futures are dropped. A long reason is cut to
+    /// [`ERROR_TEXT_BYTES`](latchwork_core::limits::ERROR_TEXT_BYTES).
     ///
     /// # Errors
     /// [`HostError::AlreadyEnded`], [`HostError::NotFound`], or [`HostError`] of the store.
     #[doc(alias = "TerminateWorkflow")]
     pub async fn terminate(&self, reason: impl Into<String>) -> Result<(), HostError> {
-        self.append(Control::Terminate { reason: Some(reason.into()) }).await
+        self.append(Control::Terminate { reason: Some(short(reason)) }).await
     }
 
     /// Tries the steps again that have failed for good, with all their tries, and goes on.
@@ -288,6 +291,11 @@ impl<W: Workflow> IntoFuture for Completion<W> {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.wait())
     }
+}
+
+fn short(reason: impl Into<String>) -> String {
+    let reason = reason.into();
+    limits::cut(&reason, limits::ERROR_TEXT_BYTES).to_owned()
 }
 
 fn reason_of(record: &InstanceRecord) -> Option<String> {

@@ -178,7 +178,11 @@ impl WorkflowHost {
         name::check("event name", &event.name)?;
         name::check("event key", &event.key)?;
         let Some(data) = &event.data else { return Ok(()) };
-        let what = || format!("data of event `{}`", event.name);
+        self.check_size(|| format!("data of event `{}`", event.name), data)
+    }
+
+    /// What comes from outside is held to the limit of events.
+    fn check_size(&self, what: impl Fn() -> String, data: &Encoded) -> Result<(), HostError> {
         let (bytes, limit) = (data.as_str().len(), self.node.settings.event_limit);
         if bytes > limit {
             return Err(HostError::TooLarge { what: what(), bytes, limit });
@@ -223,10 +227,14 @@ impl WorkflowHost {
     /// A worker's result. Refused when the token has expired or was used.
     ///
     /// # Errors
-    /// [`HostError`] of the store.
+    /// [`HostError::TooLarge`] for a result beyond the limit of events, or [`HostError`] of the store.
     #[doc(alias = "SubmitActivitySuccess")]
     #[doc(alias = "SubmitActivityFailure")]
     pub async fn submit_activity(&self, token: &ActivityToken, outcome: ActivityOutcome) -> Result<SubmitOutcome, HostError> {
+        let (ActivityOutcome::Success(result) | ActivityOutcome::Failure(result)) = &outcome;
+        let what = || "result of an activity".to_owned();
+        let result = Encoded::of(result).map_err(|error| HostError::data(what(), error))?;
+        self.check_size(what, &result)?;
         let submitted = self.node.store.submit_activity(token, outcome).await?;
         if let SubmitOutcome::Accepted(item) = &submitted {
             self.node.enqueue(std::slice::from_ref(item)).await;

@@ -83,8 +83,9 @@ impl<'h, W: Workflow> Start<'h, W> {
             let (bytes, limit) = (self.attributes.len(), limits::ATTRIBUTES);
             return Err(HostError::data("attributes", format!("there are {bytes}, at most {limit} are allowed")));
         }
-        for (attribute, _) in &self.attributes {
+        for (attribute, value) in &self.attributes {
             name::check("attribute name", attribute)?;
+            check_attribute(attribute, value)?;
         }
         let data = node.rules.compression.pack(data);
         let mut instance = NewInstance::new(definition.id.clone(), definition.version, definition.fingerprint.clone(), data);
@@ -133,6 +134,21 @@ impl<'h, W: Workflow> Start<'h, W> {
         let (handle, item) = self.create().await?;
         host.node.enqueue(item.as_slice()).await;
         Ok(handle)
+    }
+}
+
+/// Every store must be able to keep and index a value.
+fn check_attribute(name: &str, value: &AttributeValue) -> Result<(), HostError> {
+    let what = || format!("attribute `{name}`");
+    match value {
+        AttributeValue::Text(text) if text.len() > limits::ATTRIBUTE_TEXT_BYTES => {
+            Err(HostError::TooLarge { what: what(), bytes: text.len(), limit: limits::ATTRIBUTE_TEXT_BYTES })
+        }
+        AttributeValue::Text(text) if text.contains('\0') => Err(HostError::data(what(), "text must not contain NUL")),
+        AttributeValue::Number(number) if !number.is_finite() => {
+            Err(HostError::data(what(), format!("{number} is no number to compare with")))
+        }
+        _ => Ok(()),
     }
 }
 

@@ -122,6 +122,14 @@ impl Instance {
             }
             ExecutionResult::StartChild(child) => {
                 let child = child.0;
+                let (bytes, limit) = (child.data.as_str().len(), self.rules.data_limit);
+                if bytes > limit || !limits::json_depth_is_allowed(child.data.as_str()) {
+                    let error = format!(
+                        "the data for the workflow have {bytes} bytes of JSON; the limits are {limit} bytes (option `data_limit`) and {} levels",
+                        limits::JSON_DEPTH
+                    );
+                    return Err(StepError::permanent(error));
+                }
                 let failed = pointer.record.attempts.saturating_sub(1);
                 self.keep_and_count(id, None, failed)?;
                 let new = NewInstance::new(child.definition, child.version, child.fingerprint, child.data);
