@@ -132,8 +132,9 @@ on_each_store! {
         let attribute = |value| node.start_workflow::<Approval>(Data::n(1)).attribute("a", value);
         let long = attribute(AttributeValue::Text("x".repeat(401))).await.expect_err("too long").to_string();
         assert!(long.contains("attribute `a`") && long.contains("401") && long.contains("400"), "{long}");
-        let odd = attribute(AttributeValue::Number(f64::NAN)).await.expect_err("no number").to_string();
-        assert!(odd.contains("NaN"), "{odd}");
+        let odd = attribute(AttributeValue::Number(f64::NAN)).await.expect_err("no number");
+        let cause = std::error::Error::source(&odd).expect("a cause").to_string();
+        assert!(odd.to_string().contains("attribute `a`") && cause.contains("NaN"), "{odd}: {cause}");
         assert_eq!(node.find(&InstanceQuery::new()).await.expect("found").items.len(), 0);
 
         let handle = node.begin::<Approval>(Data::n(7)).await;
