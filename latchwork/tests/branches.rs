@@ -336,3 +336,53 @@ async fn a_calendar_that_cannot_be_read_is_an_error_of_the_definition() {
     let error = world.node().with(|b| b.workflow(BadCalendar)).try_start().await.err().expect("refused").to_string();
     assert!(error.contains("step `nonsense`") && error.contains("`whenever`"), "{error}");
 }
+
+workflow!(FragileRecur, |flow| {
+    flow.recur("again", HOUR, |again| {
+        again.run("round", async |_, cx| step(cx).await).output(|(), data| data.n += 1);
+    })
+    .until(|data| {
+        assert!(data.n != 1 || !data.log.is_empty(), "the test of the end fails in round 1");
+        data.n >= 2
+    });
+    probed!(flow, "main");
+});
+
+workflow!(CancelledSaga, |flow| {
+    flow.saga("saga", |saga| {
+        saga.run("a", async |_, cx| step(cx).await).output(|(), data| data.n += 1).compensate_sequence(|undo| {
+            undo.run("undo a", async |_, cx| step(cx).await).output(|(), data| data.n = 100);
+            undo.run("undo more", async |_, cx| step(cx).await);
+        });
+        saga.run("b", async |_, cx| step(cx).await).on_error(Retry::never());
+    })
+    .on_error(Retry::never().then_continue())
+    .cancel_when(|data| data.n == 100, AfterCancel::Stop);
+    probed!(flow, "tail");
+});
+
+on_each_store! {
+    async fn a_recurring_branch_whose_test_failed_goes_on_without_beginning_what_follows_again(world: World) {
+        let gate = world.probe.hold("main");
+        let node = world.run(FragileRecur).await;
+        let handle = node.begin::<FragileRecur>(Data::default()).await;
+        world.soon(gate.reached(1)).await;
+        world.soon_until(async || handle.is(WorkflowStatus::Suspended).await).await;
+        // The body that runs comes to its end also in a suspended instance, and what it leaves mends the test.
+        gate.open();
+        world.soon_until(async || !handle.data().await.expect("data").log.is_empty()).await;
+        handle.resume().await.expect("resumed");
+        let data = world.fly_by(HOUR, handle.completion()).await.expect("done");
+        assert_eq!((world.probe.runs("main"), data.n), (1, 2));
+        node.stop_clean().await;
+    }
+
+    async fn a_condition_does_not_cut_a_saga_off_in_the_middle_of_its_compensations(world: World) {
+        world.probe.fail("b", 1);
+        let node = world.run(CancelledSaga).await;
+        let handle = node.begin::<CancelledSaga>(Data::default()).await;
+        world.soon(handle.completion()).await.expect("done");
+        assert_eq!(world.probe.steps(), ["a", "b", "undo a", "undo more", "tail"]);
+        node.stop_clean().await;
+    }
+}

@@ -80,7 +80,8 @@ macro_rules! cancel_method {
     () => {
         /// Gives the step up, with all that is open in it, as soon as the data pass this test, also before it begins: waits and sleeps are
         /// cancelled, bodies that run are told to end by their [token](crate::StepContext::cancellation), and dropped a little later; what
-        /// they return counts no more. Asked whenever the data has changed; a pure function of them.
+        /// they return counts no more. Asked whenever the data has changed; a pure function of them. What is being compensated is compensated to
+        /// the end first.
         #[doc(alias = "CancelCondition")]
         pub fn cancel_when(self, test: impl Fn(S::View<'_>) -> bool + Send + Sync + 'static, then: crate::AfterCancel) -> Self {
             self.step.cancel_when::<S>(test, then);

@@ -25,7 +25,8 @@ impl Instance {
 
     /// Gives a step up when its condition says so, or cannot be asked; whether it was.
     pub(super) fn ask_condition(&mut self, id: PointerId, now: Timestamp) -> bool {
-        let Some(pointer) = self.pointers.get(&id) else { return false };
+        // What is being undone is undone to the end.
+        let Some(pointer) = self.pointers.get(&id).filter(|pointer| pointer.state.failure.is_none()) else { return false };
         let definition = self.definition.clone();
         let Some(CancelRule { test, then }) = &definition.node(pointer.node).cancel else { return false };
         let (data, items) = (self.data.clone(), pointer.items.clone());

@@ -33,7 +33,7 @@ impl Instance {
                         self.event_arrived(id, data.as_ref(), now);
                     }
                 }
-                InboxMessage::Control(control) => self.apply_control(control),
+                InboxMessage::Control(control) => self.apply_control(control, now),
             }
             self.advance(now);
         }
@@ -71,12 +71,12 @@ impl Instance {
         }
     }
 
-    fn apply_control(&mut self, control: Control) {
+    fn apply_control(&mut self, control: Control, now: Timestamp) {
         match control {
             Control::Suspend { reason } => self.suspend(reason),
-            Control::Resume => self.resume(None),
+            Control::Resume => self.resume(None, now),
             Control::Terminate { reason } => self.end(WorkflowStatus::Terminated, reason),
-            Control::RetryStep { pointer } => self.resume(pointer),
+            Control::RetryStep { pointer } => self.resume(pointer, now),
             Control::ActivityResult { activity, outcome } => {
                 if let Some(id) = self.waits.get(&activity).copied() {
                     self.end_wait(id);
@@ -92,7 +92,7 @@ impl Instance {
     }
 
     /// Goes on, and tries failed steps again: this one, or all.
-    fn resume(&mut self, only: Option<PointerId>) {
+    fn resume(&mut self, only: Option<PointerId>, now: Timestamp) {
         self.forget_faults();
         let failed: Vec<PointerId> = self
             .pointers
@@ -110,16 +110,20 @@ impl Instance {
         for id in failed {
             if let Some(pointer) = self.pointers.get_mut(&id) {
                 pointer.record.attempts = 0;
-                let is_step = matches!(self.definition.node(pointer.node).kind, NodeKind::Step(_));
-                if matches!(self.definition.node(pointer.node).kind, NodeKind::Saga(_)) {
-                    self.try_saga_again(id);
-                } else if is_step {
-                    self.make_ready(id);
-                } else {
+                match self.definition.node(pointer.node).kind {
+                    NodeKind::Step(_) => self.make_ready(id),
+                    NodeKind::Saga(_) => self.try_saga_again(id),
+                    // What follows it has begun: only its rounds go on.
+                    NodeKind::Recur(_) => {
+                        self.set_status(id, PointerStatus::Ready);
+                        self.round_ended(id, now);
+                    }
                     // Control flow and waits begin anew.
-                    pointer.progress_at = u64::MAX;
-                    self.set_status(id, PointerStatus::Ready);
-                    self.tasks.push_back(super::Task::Enter(id));
+                    _ => {
+                        pointer.progress_at = u64::MAX;
+                        self.set_status(id, PointerStatus::Ready);
+                        self.tasks.push_back(super::Task::Enter(id));
+                    }
                 }
             }
         }

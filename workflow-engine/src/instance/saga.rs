@@ -146,7 +146,9 @@ impl Instance {
     /// when it comes to its end all is undone.
     pub(super) fn find_out_what_to_undo(&mut self) {
         let failed = |pointer: &&Pointer| {
-            pointer.state.failure.is_some() && matches!(self.definition.node(pointer.node).kind, NodeKind::Saga(_))
+            pointer.state.failure.is_some()
+                && pointer.record.status != PointerStatus::Failed
+                && matches!(self.definition.node(pointer.node).kind, NodeKind::Saga(_))
         };
         let is_busy = |saga: PointerId| {
             let mut records = self.pointers.values().map(|pointer| &pointer.record);
@@ -270,6 +272,11 @@ impl Instance {
             return self.set_timer(saga, clock::add(now, pause));
         }
         let reason = format!("saga `{name}` failed and was compensated: {reason}");
+        if let Some(pointer) = self.pointers.get_mut(&saga) {
+            // Nothing is left to be undone.
+            pointer.state.failure = None;
+            pointer.undo = None;
+        }
         match giving_up {
             Some(GivingUp::Suspend) => self.fail_and_suspend(saga, reason),
             Some(GivingUp::Continue) => self.close_and_go_on(saga, now),
@@ -305,6 +312,11 @@ impl Instance {
 
     /// Somebody wants another try of a saga that has failed for good.
     pub(super) fn try_saga_again(&mut self, saga: PointerId) {
+        if self.pointers.get(&saga).is_some_and(|pointer| pointer.state.failure.is_some()) {
+            // It could not be undone to the end.
+            self.set_status(saga, PointerStatus::WaitingForChildren);
+            return self.want_undo(saga);
+        }
         self.prepare_next_attempt(saga);
         self.begin_saga(saga);
     }

@@ -63,6 +63,9 @@ impl Burst<'_> {
         let late: Vec<PointerId> =
             self.cuttable.iter().filter(|(_, body)| body.drop_at.is_some_and(|at| at <= now)).map(|(id, _)| *id).collect();
         for id in late {
+            if self.in_transaction == Some(id) {
+                self.in_transaction = None;
+            }
             match self.cuttable.remove(&id).and_then(|body| body.task) {
                 Some(task) => task.abort(),
                 None => {
