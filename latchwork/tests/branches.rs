@@ -24,7 +24,7 @@ macro_rules! probed {
 workflow!(Race, |flow| {
     flow.first_of("answer", |race| {
         race.branch("yes", |b| {
-            _ = b.wait_for("yes", |_| "k".to_owned()).output(|(), data: &mut Data| data.log.push("yes".into()))
+            _ = b.wait_for("yes", |_| "k".to_owned()).output(|(), data: &mut Data| data.log.push("yes".into()));
         });
         race.branch("no", |b| _ = b.wait_for("no", |_| "k".to_owned()).output(|(), data: &mut Data| data.log.push("no".into())));
         race.branch("late", |b| {
