@@ -48,7 +48,7 @@ impl Workflow for Collect {
         // An event with this key, published before or after the wait began.
         flow.wait_for("paid", |invoice| invoice.number.clone())
             .output(|cents: u32, invoice| invoice.paid = Some(cents))
-            .timeout(20 * WEEK)
+            .timeout(60 * WEEK)
             .on_timeout(|late| {
                 late.run("write off", async |_, _| Ok(())).output(|(), invoice| invoice.paid = Some(0));
             });
