@@ -1,5 +1,12 @@
 #![doc = include_str!("../README.md")]
 
+// Pages for readers: nothing of it is compiled into a program. Its examples need the embedded backends.
+#[cfg(all(
+    doc,
+    any(not(doctest), all(feature = "sqlite", feature = "lock-local", feature = "queue-local", feature = "persistence-memory"))
+))]
+pub mod guide;
+
 pub use latchwork_core as core;
 pub use latchwork_core::{clock, hub, limits, lock, name, options, queue, retention, store};
 pub use latchwork_engine as engine;
