@@ -83,7 +83,7 @@ pub(super) fn step<S: Scope, P: Serialize>(
     plain(move |_| Ok(Box::new(ActivityBody { name: name.clone(), parameters: Value::Null, result: None })), vec![input])
 }
 
-/// An [activity](WorkflowBuilder::activity) for external workers: what comes out, and what happens when it fails.
+/// An [activity](crate::WorkflowBuilder::activity) for external workers: what comes out, and what happens when it fails.
 pub struct ActivityBuilder<S> {
     step: Handle,
     scope: PhantomData<fn() -> S>,
@@ -208,7 +208,7 @@ pub(super) fn sub_workflow<S: Scope, W: Workflow>(data: impl Fn(S::View<'_>) -> 
     kind
 }
 
-/// A [sub-workflow](WorkflowBuilder::sub_workflow): what comes out, and what happens when it is terminated.
+/// A [sub-workflow](crate::WorkflowBuilder::sub_workflow): what comes out, and what happens when it is terminated.
 pub struct SubWorkflowBuilder<S, W> {
     step: Handle,
     types: PhantomData<fn() -> (S, W)>,

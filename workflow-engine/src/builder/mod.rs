@@ -233,7 +233,7 @@ impl<S: Scope> WorkflowBuilder<S> {
     /// # use latchwork_engine::*;
     /// # fn steps(flow: &mut WorkflowBuilder<Vec<String>>) {
     /// flow.repeat_while("names left?", |names| !names.is_empty(), |body| {
-    ///     body.run("greet", async |names, _cx| Ok(println!("hello, {}", names[0]))).output(|(), names| { names.remove(0); });
+    ///     body.run("greet", async |names, _cx| Ok(format!("hello, {}", names[0]))).output(|_greeting, names| { names.remove(0); });
     /// });
     /// # }
     /// ```
@@ -354,7 +354,7 @@ impl<S: Scope> WorkflowBuilder<S> {
     ///         .compensate_with::<ReleaseStock>(|step, order| step.reserved = order.reserved);
     ///     saga.run("charge", step)
     ///         .on_error(Retry::exponential(Duration::from_secs(1)).max_attempts(5))
-    ///         .compensate(async |_order, _cx| Ok(println!("refunded")));
+    ///         .compensate(step);
     /// });
     /// # }
     /// ```
