@@ -5,7 +5,8 @@ use async_trait::async_trait;
 use std::{fmt, sync::Arc, time::Duration};
 use tokio::sync::mpsc;
 
-/// Something that happened to an instance. Sent after the commit that made it so, at most once, best effort.
+/// Something that happened to an instance. Sent after the commit that made it so (that a step was started: when its body begins), at most
+/// once, best effort.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LifeCycleEvent {

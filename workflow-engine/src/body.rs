@@ -253,6 +253,9 @@ pub(crate) struct BurstContext {
     /// The fingerprints of the host's workflows.
     pub(crate) known: Arc<Known>,
     pub(crate) middleware: Arc<[Arc<dyn crate::StepMiddleware>]>,
+    /// Largest data of an event, and of an instance, in bytes of JSON.
+    pub(crate) event_limit: usize,
+    pub(crate) data_limit: usize,
     /// Fires when bodies should end early.
     pub(crate) cancellation: CancellationToken,
 }
@@ -338,7 +341,7 @@ impl StepContext {
         name::check("event name", event).map_err(StepError::permanent)?;
         name::check("event key", key).map_err(StepError::permanent)?;
         let data = Encoded::of(&data)?;
-        let (bytes, limit) = (data.as_str().len(), limits::EVENT_BYTES);
+        let (bytes, limit) = (data.as_str().len(), self.burst.event_limit);
         if bytes > limit || !limits::json_depth_is_allowed(data.as_str()) {
             return Err(StepError::permanent(format!(
                 "the data of event `{event}` have {bytes} bytes of JSON, the limit is {limit}"
@@ -361,7 +364,7 @@ impl StepContext {
             .fingerprint_of(W::ID, W::VERSION)
             .ok_or_else(|| StepError::from(format!("workflow `{}` version {} is not registered here", W::ID, W::VERSION)))?;
         let data = Encoded::of(data)?;
-        let (bytes, limit) = (data.as_str().len(), limits::DATA_BYTES);
+        let (bytes, limit) = (data.as_str().len(), self.burst.data_limit);
         if bytes > limit || !limits::json_depth_is_allowed(data.as_str()) {
             let error = format!(
                 "the data for workflow `{}` have {bytes} bytes of JSON; the limits are {limit} and {} levels",

@@ -79,6 +79,8 @@ fn context(services: Services) -> StepContext {
         fencing: None,
         known: Arc::default(),
         middleware: Arc::new([]),
+        event_limit: 1_000,
+        data_limit: 1_000,
         cancellation: tokio_util::sync::CancellationToken::new(),
     };
     StepContext {

@@ -91,6 +91,8 @@ impl<'a> Burst<'a> {
             fencing: guard.fencing_token(),
             known: node.registry.fingerprints(),
             middleware: node.middleware.steps.clone(),
+            event_limit: node.settings.event_limit,
+            data_limit: node.settings.data_limit,
             cancellation: CancellationToken::new(),
         });
         Self {
