@@ -65,6 +65,21 @@ workflow!(Nested, |flow| {
     plain!(flow, "tail");
 });
 
+workflow!(InnerUndone, |flow| {
+    flow.saga("outer", |outer| {
+        undoable!(outer, "a");
+        outer
+            .saga("inner", |inner| {
+                undoable!(inner, "b");
+                inner.delay("an hour", Duration::from_hours(1));
+                undoable!(inner, "c");
+            })
+            .compensate(async |_, cx| step(cx).await);
+        plain!(outer, "fails");
+    })
+    .on_error(NEVER().then_continue());
+});
+
 workflow!(Beside, |flow| {
     flow.saga("saga", |saga| {
         saga.parallel("both", |both| {
@@ -194,6 +209,15 @@ on_each_store! {
         let handle = node.begin::<Nested>(Data::default()).await;
         world.soon(handle.completion()).await.expect("done");
         assert_eq!(path(&world), ["a", "b", "c", "-c", "-b", "-a", "tail"]);
+        node.stop_clean().await;
+    }
+
+    async fn the_compensation_of_an_inner_saga_comes_after_those_of_its_steps_however_long_they_took(world: World) {
+        world.probe.fail("fails", 1);
+        let node = world.run(InnerUndone).await;
+        let handle = node.begin::<InnerUndone>(Data::default()).await;
+        world.fly_by(Duration::from_secs(60), handle.completion()).await.expect("done");
+        assert_eq!(path(&world), ["a", "b", "c", "fails", "-c", "-b", "-inner", "-a"]);
         node.stop_clean().await;
     }
 
