@@ -80,6 +80,22 @@ workflow!(InnerUndone, |flow| {
     .on_error(NEVER().then_continue());
 });
 
+workflow!(InnerOpen, |flow| {
+    flow.saga("outer", |outer| {
+        outer.parallel("both", |both| {
+            both.branch("inner", |b| {
+                b.saga("inner", |inner| {
+                    undoable!(inner, "a");
+                    inner.wait_for("never", |_| "k".to_owned());
+                })
+                .compensate(async |_, cx| step(cx).await);
+            });
+            both.branch("fails", |b| _ = plain!(b, "fails"));
+        });
+    })
+    .on_error(NEVER().then_continue());
+});
+
 workflow!(Beside, |flow| {
     flow.saga("saga", |saga| {
         saga.parallel("both", |both| {
@@ -218,6 +234,20 @@ on_each_store! {
         let handle = node.begin::<InnerUndone>(Data::default()).await;
         world.fly_by(Duration::from_secs(60), handle.completion()).await.expect("done");
         assert_eq!(path(&world), ["a", "b", "c", "fails", "-c", "-b", "-inner", "-a"]);
+        node.stop_clean().await;
+    }
+
+    async fn an_inner_saga_that_is_open_when_the_outer_one_fails_is_undone_itself_after_its_steps(world: World) {
+        world.probe.fail("fails", 1);
+        let failing = world.probe.hold("fails");
+        let node = world.run(InnerOpen).await;
+        let handle = node.begin::<InnerOpen>(Data::default()).await;
+        world.soon_until(async || world.probe.ended("a") == 1).await;
+        world.rest().await;
+        failing.open();
+        world.soon(handle.completion()).await.expect("done");
+        let undone: Vec<_> = path(&world).into_iter().filter(|step| step.starts_with('-')).collect();
+        assert_eq!(undone, ["-a", "-inner"]);
         node.stop_clean().await;
     }
 
