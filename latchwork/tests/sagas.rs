@@ -113,6 +113,16 @@ workflow!(Beside, |flow| {
     .on_error(NEVER().then_continue());
 });
 
+workflow!(TwoBeside, |flow| {
+    flow.saga("saga", |saga| {
+        saga.parallel("both", |both| {
+            both.branch("fails", |b| _ = plain!(b, "fails"));
+            both.branch("runs", |b| _ = undoable!(b, "runs"));
+        });
+    })
+    .on_error(NEVER().then_continue());
+});
+
 workflow!(Items, |flow| {
     flow.saga("saga", |saga| {
         saga.for_each(
@@ -349,6 +359,22 @@ on_each_store! {
         for step in ["compensate l1", "compensate l2", "compensate r1"] {
             assert_eq!(world.probe.runs(step), 1, "{step}");
         }
+        node.stop_clean().await;
+    }
+
+    async fn a_body_that_ran_when_its_node_died_is_undone_also_when_the_saga_fails_before_it_gets_its_turn(world: World) {
+        let failing = world.probe.hold("fails");
+        world.probe.fail("fails", 10);
+        let first = world.run(TwoBeside).await;
+        let id = first.begin::<TwoBeside>(Data::default()).await.id().clone();
+        world.soon(failing.reached(1)).await;
+        world.soon_until(async || world.probe.runs("runs") == 1).await;
+        world.kill(first);
+        failing.open();
+        let node = world.node().with(|b| b.workflow(TwoBeside).configure(|options| options.max_concurrent_steps = 1)).start().await;
+        world.fly(node.workflow_instance::<TwoBeside>(id).completion()).await.expect("done");
+        assert_eq!(world.probe.keys("runs").len(), 1);
+        assert_eq!(world.probe.runs("compensate runs"), 1);
         node.stop_clean().await;
     }
 

@@ -40,6 +40,8 @@ pub(crate) struct Pointer {
     pub(super) progress_at: u64,
     pub(super) dirty: bool,
     pub(super) running: bool,
+    /// It was ready when the instance was loaded: its body may have run on a node that went away.
+    pub(super) may_have_run: bool,
 }
 
 #[derive(Debug)]
@@ -150,6 +152,7 @@ impl Pointer {
             progress_at: u64::MAX,
             dirty: false,
             running: false,
+            may_have_run: false,
         }
     }
 

@@ -90,10 +90,12 @@ impl Instance {
         }
     }
 
-    /// Whether a pointer in a saga that has failed is waited for: its body runs, or it is a saga that compensates already.
+    /// Whether a pointer in a saga that has failed is waited for: its body runs, or may have run on a node that went away and runs again
+    /// first, or it is a saga that compensates already.
     fn is_busy(&self, id: PointerId) -> bool {
         self.pointers.get(&id).is_some_and(|pointer| {
             pointer.running
+                || pointer.may_have_run
                 || (pointer.state.failure.is_some() && matches!(self.definition.node(pointer.node).kind, NodeKind::Saga(_)))
         })
     }
