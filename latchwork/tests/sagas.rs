@@ -65,6 +65,37 @@ workflow!(Nested, |flow| {
     plain!(flow, "tail");
 });
 
+workflow!(InnerUndone, |flow| {
+    flow.saga("outer", |outer| {
+        undoable!(outer, "a");
+        outer
+            .saga("inner", |inner| {
+                undoable!(inner, "b");
+                inner.delay("an hour", Duration::from_hours(1));
+                undoable!(inner, "c");
+            })
+            .compensate(async |_, cx| step(cx).await);
+        plain!(outer, "fails");
+    })
+    .on_error(NEVER().then_continue());
+});
+
+workflow!(InnerOpen, |flow| {
+    flow.saga("outer", |outer| {
+        outer.parallel("both", |both| {
+            both.branch("inner", |b| {
+                b.saga("inner", |inner| {
+                    undoable!(inner, "a");
+                    inner.wait_for("never", |_| "k".to_owned());
+                })
+                .compensate(async |_, cx| step(cx).await);
+            });
+            both.branch("fails", |b| _ = plain!(b, "fails"));
+        });
+    })
+    .on_error(NEVER().then_continue());
+});
+
 workflow!(Beside, |flow| {
     flow.saga("saga", |saga| {
         saga.parallel("both", |both| {
@@ -77,6 +108,16 @@ workflow!(Beside, |flow| {
                 undoable!(right, "r1");
                 plain!(right, "fails");
             });
+        });
+    })
+    .on_error(NEVER().then_continue());
+});
+
+workflow!(TwoBeside, |flow| {
+    flow.saga("saga", |saga| {
+        saga.parallel("both", |both| {
+            both.branch("fails", |b| _ = plain!(b, "fails"));
+            both.branch("runs", |b| _ = undoable!(b, "runs"));
         });
     })
     .on_error(NEVER().then_continue());
@@ -197,6 +238,29 @@ on_each_store! {
         node.stop_clean().await;
     }
 
+    async fn the_compensation_of_an_inner_saga_comes_after_those_of_its_steps_however_long_they_took(world: World) {
+        world.probe.fail("fails", 1);
+        let node = world.run(InnerUndone).await;
+        let handle = node.begin::<InnerUndone>(Data::default()).await;
+        world.fly_by(Duration::from_secs(60), handle.completion()).await.expect("done");
+        assert_eq!(path(&world), ["a", "b", "c", "fails", "-c", "-b", "-inner", "-a"]);
+        node.stop_clean().await;
+    }
+
+    async fn an_inner_saga_that_is_open_when_the_outer_one_fails_is_undone_itself_after_its_steps(world: World) {
+        world.probe.fail("fails", 1);
+        let failing = world.probe.hold("fails");
+        let node = world.run(InnerOpen).await;
+        let handle = node.begin::<InnerOpen>(Data::default()).await;
+        world.soon_until(async || world.probe.ended("a") == 1).await;
+        world.rest().await;
+        failing.open();
+        world.soon(handle.completion()).await.expect("done");
+        let undone: Vec<_> = path(&world).into_iter().filter(|step| step.starts_with('-')).collect();
+        assert_eq!(undone, ["-a", "-inner"]);
+        node.stop_clean().await;
+    }
+
     async fn branches_beside_a_failed_step_come_to_rest_and_are_undone(world: World) {
         world.probe.fail("fails", 1);
         let (gate, failing) = (world.probe.hold("l2"), world.probe.hold("fails"));
@@ -295,6 +359,22 @@ on_each_store! {
         for step in ["compensate l1", "compensate l2", "compensate r1"] {
             assert_eq!(world.probe.runs(step), 1, "{step}");
         }
+        node.stop_clean().await;
+    }
+
+    async fn a_body_that_ran_when_its_node_died_is_undone_also_when_the_saga_fails_before_it_gets_its_turn(world: World) {
+        let failing = world.probe.hold("fails");
+        world.probe.fail("fails", 10);
+        let first = world.run(TwoBeside).await;
+        let id = first.begin::<TwoBeside>(Data::default()).await.id().clone();
+        world.soon(failing.reached(1)).await;
+        world.soon_until(async || world.probe.runs("runs") == 1).await;
+        world.kill(first);
+        failing.open();
+        let node = world.node().with(|b| b.workflow(TwoBeside).configure(|options| options.max_concurrent_steps = 1)).start().await;
+        world.fly(node.workflow_instance::<TwoBeside>(id).completion()).await.expect("done");
+        assert_eq!(world.probe.keys("runs").len(), 1);
+        assert_eq!(world.probe.runs("compensate runs"), 1);
         node.stop_clean().await;
     }
 

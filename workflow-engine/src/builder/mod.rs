@@ -336,6 +336,7 @@ impl<S: Scope> WorkflowBuilder<S> {
     ///
     /// Steps that have no [compensation](StepBuilder::compensate_with) are left as they are. What else runs in the saga at the time comes
     /// to its end first; what waits or sleeps is cancelled. Sagas can be nested: what an inner one has done is undone with the outer one.
+    /// The [compensation of a saga](SagaBuilder::compensate) itself comes after those of its steps, also when it is undone with the outer one.
     /// A compensation has tries of its own; when they are used up the instance is suspended, with the reason, and
     /// [`retry_step`](crate::InstanceHandle::retry_step) goes on.
     ///

@@ -343,6 +343,12 @@ impl Instance {
         if pointer.running {
             self.running = self.running.saturating_sub(1);
         }
+        let is_open_saga = pointer.record.status == PointerStatus::WaitingForChildren
+            && matches!(self.definition.node(pointer.node).kind, NodeKind::Saga(_));
+        if status == PointerStatus::Cancelled && is_open_saga {
+            // It has begun, so it is undone itself when what its steps have done is.
+            pointer.record.attempts += 1;
+        }
         pointer.record.status = status;
         pointer.record.ended = Some(clock::whole_micros(now));
         pointer.record.due = None;

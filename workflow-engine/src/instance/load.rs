@@ -95,6 +95,10 @@ impl Instance {
         if fresh && !instance.status.is_terminal() {
             instance.start(loaded.now);
         }
+        // That a body runs is not stored: whoever had the instance before may have died with it, also before the first checkpoint.
+        for pointer in instance.pointers.values_mut() {
+            pointer.may_have_run = pointer.record.status == PointerStatus::Ready;
+        }
         Ok(instance)
     }
 

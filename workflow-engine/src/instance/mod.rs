@@ -121,6 +121,7 @@ impl Instance {
                 && pointer.can_run()
             {
                 pointer.running = true;
+                pointer.may_have_run = false;
                 // Stored with whatever the body leads to.
                 pointer.record.started = Some(clock::whole_micros(now));
                 self.running += 1;

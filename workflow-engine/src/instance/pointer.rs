@@ -40,6 +40,8 @@ pub(crate) struct Pointer {
     pub(super) progress_at: u64,
     pub(super) dirty: bool,
     pub(super) running: bool,
+    /// It was ready when the instance was loaded: its body may have run on a node that went away.
+    pub(super) may_have_run: bool,
 }
 
 #[derive(Debug)]
@@ -63,6 +65,25 @@ pub(super) struct Undo {
     pub(super) wanted: Vec<PointerId>,
     /// What is left, the next one last.
     pub(super) left: Vec<PointerRecord>,
+    /// The sagas inside, each with the one around it.
+    pub(super) inner: HashMap<PointerId, PointerId>,
+}
+
+impl Undo {
+    /// Puts what is left in the order of the ends. A saga inside counts from the first end in it: its own compensation comes after those of
+    /// its steps.
+    pub(super) fn sort(&mut self) {
+        let mut first_ends = HashMap::new();
+        for record in &self.left {
+            let mut saga = record.scope;
+            while let Some(id) = saga {
+                let first = first_ends.entry(id).or_insert(record.ended);
+                *first = record.ended.min(*first);
+                saga = self.inner.get(&id).copied();
+            }
+        }
+        self.left.sort_by_key(|record| (record.ended.min(*first_ends.get(&record.id).unwrap_or(&record.ended)), record.sequence));
+    }
 }
 
 /// What the store keeps of a pointer as JSON.
@@ -131,6 +152,7 @@ impl Pointer {
             progress_at: u64::MAX,
             dirty: false,
             running: false,
+            may_have_run: false,
         }
     }
 

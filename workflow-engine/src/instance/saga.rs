@@ -90,10 +90,12 @@ impl Instance {
         }
     }
 
-    /// Whether a pointer in a saga that has failed is waited for: its body runs, or it is a saga that compensates already.
+    /// Whether a pointer in a saga that has failed is waited for: its body runs, or may have run on a node that went away and runs again
+    /// first, or it is a saga that compensates already.
     fn is_busy(&self, id: PointerId) -> bool {
         self.pointers.get(&id).is_some_and(|pointer| {
             pointer.running
+                || pointer.may_have_run
                 || (pointer.state.failure.is_some() && matches!(self.definition.node(pointer.node).kind, NodeKind::Saga(_)))
         })
     }
@@ -137,7 +139,7 @@ impl Instance {
     /// Asks for what there is to undo in a saga.
     pub(super) fn want_undo(&mut self, saga: PointerId) {
         if let Some(pointer) = self.pointers.get_mut(&saga) {
-            pointer.undo = Some(Undo { wanted: vec![saga], left: Vec::new() });
+            pointer.undo = Some(Undo { wanted: vec![saga], ..Undo::default() });
             self.undoing.insert(saga);
         }
     }
@@ -178,6 +180,7 @@ impl Instance {
             // What a saga inside has done is undone step by step.
             if matches!(node.kind, NodeKind::Saga(_)) {
                 undo.wanted.push(record.id);
+                undo.inner.extend(record.scope.map(|around| (record.id, around)));
             }
             let has_run =
                 record.status == PointerStatus::Complete || (record.status == PointerStatus::Cancelled && record.attempts > 0);
@@ -188,7 +191,7 @@ impl Instance {
         if !undo.wanted.is_empty() {
             return;
         }
-        undo.left.sort_by_key(|record| (record.ended, record.sequence));
+        undo.sort();
         self.undoing.remove(&saga);
         let is_at_it = self.pointers.values().any(|pointer| pointer.record.parent == Some(saga));
         if !is_at_it {
