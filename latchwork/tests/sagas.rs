@@ -406,3 +406,40 @@ on_each_store! {
         node.stop_clean().await;
     }
 }
+
+workflow!(SleepsInSaga, |flow| {
+    flow.saga("saga", |saga| {
+        saga.parallel("both", |both| {
+            both.branch("sleeps", |b| {
+                b.step::<Sleeps>("sleeps").compensate(async |_, cx| step(cx).await);
+            });
+            both.branch("fails", |b| _ = plain!(b, "fails"));
+        });
+    })
+    .on_error(NEVER().then_continue());
+});
+
+#[derive(Default)]
+struct Sleeps;
+
+impl StepBody for Sleeps {
+    async fn run(&mut self, cx: &StepContext) -> StepResult {
+        step(cx).await?;
+        Ok(ExecutionResult::sleep(Duration::from_hours(24)))
+    }
+}
+
+on_each_store! {
+    async fn a_body_that_has_begun_and_sleeps_when_its_saga_fails_is_undone(world: World) {
+        world.probe.fail("fails", 1);
+        let gate = world.probe.hold("fails");
+        let node = world.run(SleepsInSaga).await;
+        let handle = node.begin::<SleepsInSaga>(Data::default()).await;
+        world.soon_until(async || world.probe.ended("sleeps") == 1).await;
+        world.soon(gate.reached(1)).await;
+        gate.open();
+        world.soon(handle.completion()).await.expect("done");
+        assert_eq!((world.probe.runs("sleeps"), world.probe.runs("compensate sleeps")), (1, 1));
+        node.stop_clean().await;
+    }
+}

@@ -182,8 +182,9 @@ impl Instance {
                 undo.wanted.push(record.id);
                 undo.inner.extend(record.scope.map(|around| (record.id, around)));
             }
-            let has_run =
-                record.status == PointerStatus::Complete || (record.status == PointerStatus::Cancelled && record.attempts > 0);
+            // Also one that asked to sleep or to wait, or was cut off, has had its effect.
+            let has_begun = record.attempts > 0 || record.started.is_some();
+            let has_run = record.status == PointerStatus::Complete || (record.status == PointerStatus::Cancelled && has_begun);
             if node.compensation.is_some() && has_run {
                 undo.left.push(record);
             }
