@@ -6,7 +6,7 @@ use std::process::Command;
 
 /// Counts the instructions of a small and a larger run of B1 and B2 under valgrind; the difference is the cost of the steps.
 pub(crate) fn run(report: &mut Report) -> Result<()> {
-    for (workload, small, large, steps) in [("B1", "100", "20", 4_400), ("B2", "10", "5", 4_000)] {
+    for (workload, small, large, steps) in [("B1", "100", "20", 4_400), ("B2", "10", "5", 24_000)] {
         let (small, large) = (count(workload, small)?, count(workload, large)?);
         let each = large.saturating_sub(small) / steps;
         let mut row = Row::new(if workload == "B1" { "B1" } else { "B2" }, "memory", "instructions per step");

@@ -252,6 +252,7 @@ pub(crate) fn finish(mut draft: Draft, id: &str, version: u32, data: DataType) -
     let shape: Arc<str> = shape::of(&draft.nodes, &draft.blocks).into();
     let fingerprint = shape::fingerprint(&shape).into();
     let (nodes, blocks, retry) = (draft.nodes, draft.blocks, draft.retry);
+    let has_transactions = nodes.iter().any(|node| matches!(&node.kind, NodeKind::Step(step) if step.transactional));
     Ok(Definition {
         id,
         version,
@@ -264,6 +265,7 @@ pub(crate) fn finish(mut draft: Draft, id: &str, version: u32, data: DataType) -
         shape,
         fingerprint,
         description: draft.description,
+        has_transactions,
         durability: draft.durability,
     })
 }

@@ -37,6 +37,8 @@ pub struct Definition {
     pub(crate) shape: Arc<str>,
     pub(crate) fingerprint: Arc<str>,
     pub(crate) description: Option<String>,
+    /// Whether any step is transactional.
+    pub(crate) has_transactions: bool,
     /// For steps that say nothing else.
     pub(crate) durability: Durability,
 }

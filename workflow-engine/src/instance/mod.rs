@@ -133,6 +133,9 @@ impl Instance {
 
     /// Whether the body that could run next shares a transaction with its checkpoint.
     pub(crate) fn next_is_transactional(&self) -> bool {
+        if !self.definition.has_transactions {
+            return false;
+        }
         let next = self.ready.iter().find_map(|id| self.pointers.get(id).filter(|pointer| pointer.can_run()));
         next.is_some_and(|pointer| matches!(&self.definition.node(pointer.node).kind, NodeKind::Step(step) if step.transactional))
     }

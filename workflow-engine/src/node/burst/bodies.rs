@@ -43,8 +43,12 @@ pub(super) struct Cuttable {
 impl Burst<'_> {
     /// Tells bodies whose pointers were cancelled to end, and sets the time at which they are dropped.
     pub(super) fn cut_bodies(&mut self) {
+        let cut = self.instance.take_cut();
+        if cut.is_empty() {
+            return;
+        }
         let drop_at = self.node.clock.monotonic().saturating_add(CANCEL_GRACE);
-        for id in self.instance.take_cut() {
+        for id in cut {
             if let Some(body) = self.cuttable.get_mut(&id) {
                 body.token.cancel();
                 body.drop_at = Some(drop_at);

@@ -150,7 +150,9 @@ impl<'a> Burst<'a> {
             let may_start = !ended && !self.stopping && !self.must_yield();
             if may_start {
                 self.start_bodies(now);
-                self.tell_started(now).await;
+                if !self.started.is_empty() {
+                    self.tell_started(now).await;
+                }
             }
             let can_start = may_start && self.instance.ready_count(now) > 0;
             let idle = !self.has_bodies() && !can_start;

@@ -42,9 +42,6 @@ impl Burst<'_> {
 
     /// Tells whoever listens which steps were started. That the instance was started is told before, when it was not yet.
     pub(super) async fn tell_started(&mut self, now: Timestamp) {
-        if self.started.is_empty() {
-            return;
-        }
         let started = std::mem::take(&mut self.started);
         let kinds: Vec<_> = self.instance.take_started().into_iter().chain(started).collect();
         let events = self.events(kinds, now);
