@@ -15,7 +15,7 @@ async fn try_connect(text: &str) -> tiberius::Result<Raw> {
     let mut config = Config::from_ado_string(text)?;
     config.encryption(EncryptionLevel::NotSupported);
     let stream = TcpStream::connect(config.get_addr()).await.expect("reached");
-    Client::connect(config, stream.compat_write()).await
+    Box::pin(Client::connect(config, stream.compat_write())).await
 }
 
 async fn connect(server: &SimulatedSqlServer) -> Raw {
