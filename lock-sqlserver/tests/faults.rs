@@ -202,6 +202,7 @@ async fn a_request_that_times_out_half_way_leaves_nothing_held() -> Tested {
     let server = SimulatedSqlServer::start().await?;
     let quick = options(&server).with_heartbeat(Duration::from_secs(5), Duration::from_millis(50));
     let locks = SqlServerLocks::connect(&quick).await?;
+    take(&locks, "x").await.release().await?;
     // The server grants it, and its answer is never seen.
     server.be_silent(true);
     assert!(locks.try_lock("x").await.expect_err("silent").is_retryable());
