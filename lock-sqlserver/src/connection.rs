@@ -161,7 +161,10 @@ impl Connection {
                     }
                 }
                 command = self.commands.recv() => return command,
-                () = tokio::time::sleep_until(self.answered + self.settings.heartbeat) => self.beat().await,
+                () = tokio::time::sleep_until(self.answered + self.settings.heartbeat) => {
+                    self.beat().await;
+                    self.watches = true;
+                }
             }
         }
     }
@@ -368,13 +371,17 @@ impl Connection {
         }
     }
 
-    fn granted(&self, ask: Ask, fence: Option<u64>) {
+    fn granted(&mut self, ask: Ask, fence: Option<u64>) {
         let Ask { turn, key, mode, reply } = ask;
+        let name = turn.name().clone();
         match turn.granted(key, mode, self.number, fence) {
             // For nobody: the guard's drop gives it back.
             Some(guard) => drop(reply.send(Attempt::Granted(guard))),
-            // The session ends with the stop that has come before, and the grant with it.
-            None => drop(reply.send(Attempt::Stopped)),
+            // The provider is being stopped: given back with all the others.
+            None => {
+                self.releases.push_back((name, self.number, None));
+                let _ = reply.send(Attempt::Stopped);
+            }
         }
     }
 

@@ -47,12 +47,16 @@ impl Session {
         })
     }
 
-    async fn log_in(options: &SqlServerOptions, config: Config) -> Result<Self, SqlServerError> {
+    async fn log_in(options: &SqlServerOptions, mut config: Config) -> Result<Self, SqlServerError> {
         let encrypt = options.connection_string.value(&["encrypt"]).unwrap_or_default();
+        let does_without = ["false", "no"].iter().any(|no| encrypt.eq_ignore_ascii_case(no));
+        if does_without && options.connection_string.value(&["trustservercertificateca"]).is_none() {
+            // As ADO.NET: what encrypts the log-in alone, with a certificate of the server's own making, is not checked.
+            config.trust_cert();
+        }
         match Self::follow(options, config.clone()).await {
-            // A server without TLS turns the handshake of the log-in away; without it everything is in the clear, as asked. A
-            // certificate that is not trusted is another error, and stays one.
-            Err(DriverError::Io { .. }) if ["false", "no", "optional"].iter().any(|no| encrypt.eq_ignore_ascii_case(no)) => {
+            // A server without TLS turns the handshake of the log-in away; without it everything is in the clear, as asked.
+            Err(DriverError::Io { .. }) if does_without => {
                 let mut plain = config;
                 plain.encryption(EncryptionLevel::NotSupported);
                 Self::follow(options, plain).await
