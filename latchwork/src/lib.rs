@@ -20,6 +20,10 @@ pub use latchwork_lock_local as lock_local;
 #[cfg(feature = "lock-file")]
 pub use latchwork_lock_file as lock_file;
 
+/// Application locks in SQL Server. Feature `lock-sqlserver`.
+#[cfg(feature = "lock-sqlserver")]
+pub use latchwork_lock_sqlserver as lock_sqlserver;
+
 /// An in-process queue. Feature `queue-local`.
 #[cfg(feature = "queue-local")]
 pub use latchwork_queue_local as queue_local;
@@ -55,6 +59,8 @@ pub mod prelude {
     pub use latchwork_lock_file::UseFileLocking;
     #[cfg(feature = "lock-local")]
     pub use latchwork_lock_local::UseLocalLocking;
+    #[cfg(feature = "lock-sqlserver")]
+    pub use latchwork_lock_sqlserver::UseSqlServerLocking;
     #[cfg(feature = "persistence-memory")]
     pub use latchwork_persistence_memory::UseMemoryPersistence;
     #[cfg(feature = "persistence-sqlite")]

@@ -7,6 +7,8 @@ pub mod faults;
 pub mod lock;
 #[cfg(feature = "queue")]
 pub mod queue;
+#[cfg(feature = "sqlserver")]
+pub mod sqlserver;
 #[cfg(feature = "store")]
 pub mod store;
 #[cfg(feature = "workflow")]
