@@ -183,8 +183,8 @@ async fn a_restart_is_told_to_all_holders_and_the_next_request_connects_again() 
 #[tokio::test]
 async fn a_silent_server_is_noticed_by_the_heartbeat() -> Tested {
     let server = SimulatedSqlServer::start().await?;
-    let quick = options(&server).with_heartbeat(Duration::from_millis(20), Duration::from_millis(100));
-    let locks = SqlServerLocks::connect(&quick.with_connect_timeout(Duration::from_millis(200))).await?;
+    let quick = options(&server).with_heartbeat(Duration::from_millis(20), Duration::from_secs(1));
+    let locks = SqlServerLocks::connect(&quick.with_connect_timeout(Duration::from_secs(1))).await?;
     let guard = take(&locks, "x").await;
     tokio::time::sleep(Duration::from_millis(60)).await;
     assert!(!guard.is_lost(), "a heartbeat that is answered keeps the session");
@@ -202,7 +202,7 @@ async fn a_silent_server_is_noticed_by_the_heartbeat() -> Tested {
 #[tokio::test]
 async fn a_request_that_times_out_half_way_leaves_nothing_held() -> Tested {
     let server = SimulatedSqlServer::start().await?;
-    let quick = options(&server).with_heartbeat(Duration::from_secs(5), Duration::from_millis(50));
+    let quick = options(&server).with_heartbeat(Duration::from_secs(5), Duration::from_secs(1));
     let locks = SqlServerLocks::connect(&quick.with_connections(1)).await?;
     let beside = take(&locks, "beside").await;
     // The server grants it, and its answer is never seen.
