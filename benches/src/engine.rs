@@ -3,7 +3,7 @@
 use crate::{
     measure, raw,
     report::{Report, Row},
-    workflows::{Count, Empty, Items, Rounds, Sequence, Ten},
+    workflows::{Count, Empty, Items, Replayable, Rounds, Sequence, Ten},
 };
 use anyhow::Result;
 use latchwork::prelude::*;
@@ -146,8 +146,17 @@ pub(crate) async fn latency(report: &mut Report, steps: usize) -> Result<()> {
     let ends: Vec<_> = page.items.iter().filter_map(|pointer| pointer.ended).collect();
     let mut times: Vec<_> = ends.windows(2).filter_map(|pair| (pair[1] - pair[0]).to_std().ok()).collect();
     host.stop().await?;
+    let took = times.iter().sum::<Duration>();
     let row = Row::new("B4", "sqlite", format!("time per step, 1 x {steps}")).times(&mut times);
     report.add(row.median_against(raw::median(&mut commits), "us per single commit"));
+
+    // The same steps without a checkpoint of their own.
+    let host = in_file(&folder.path().join("b4-replayable.db"), Replayable(steps)).await?;
+    let start = Instant::now();
+    host.start_workflow::<Replayable>(Empty {}).await?.completion().await?;
+    let row = Row::new("B4", "sqlite", format!("replayable steps, 1 x {steps}")).rate(steps, start.elapsed());
+    host.stop().await?;
+    report.add(row.against(steps as f64 / took.as_secs_f64(), "the same with a checkpoint each"));
     Ok(())
 }
 

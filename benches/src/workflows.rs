@@ -39,6 +39,20 @@ impl Workflow for Sequence {
     }
 }
 
+/// As many empty steps as it is told, of which only the last one asks for a checkpoint.
+pub(crate) struct Replayable(pub(crate) usize);
+
+impl Workflow for Replayable {
+    type Data = Empty;
+    const ID: &'static str = "replayable";
+
+    fn build(&self, flow: &mut WorkflowBuilder<Empty>) {
+        flow.default_durability(Durability::Replayable);
+        steps(flow, self.0);
+        flow.run("last", async |_, _| Ok(())).persist_on_close();
+    }
+}
+
 /// An empty step, as often as it is told: an instance of as many pointers.
 pub(crate) struct Rounds(pub(crate) u32);
 
