@@ -43,7 +43,7 @@ async fn run_ten(host: &WorkflowHost, count: usize, at_once: usize) -> Result<Du
 }
 
 /// Who start instances at the same time, as the requests of a server do.
-const STARTERS: usize = 64;
+const STARTERS: usize = 256;
 
 /// B1: many small instances in memory.
 pub(crate) async fn memory(report: &mut Report, count: usize) -> Result<()> {
@@ -111,7 +111,7 @@ pub(crate) async fn memory_in_use(report: &mut Report, count: usize) -> Result<(
     let host = builder.retention(retention).start().await?;
     let (start, mut held) = (Instant::now(), Vec::new());
     for part in 1..=PARTS {
-        run_ten(&host, count / PARTS as usize, 256).await?;
+        run_ten(&host, count / PARTS as usize, STARTERS).await?;
         tokio::time::sleep((PART * part).saturating_sub(start.elapsed())).await;
         held.push(measure::resident() >> 20);
     }
@@ -127,7 +127,7 @@ pub(crate) async fn sqlite(report: &mut Report, count: usize) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let host = in_file(&folder.path().join("b3.db"), Ten).await?;
     run_ten(&host, count / 10 + 1, 64).await?;
-    let took = run_ten(&host, count, 256).await?;
+    let took = run_ten(&host, count, STARTERS).await?;
     host.stop().await?;
     let rows = raw::sqlite_rows(&folder.path().join("raw.db")).await?;
     let row = Row::new("B3", "sqlite", format!("steps, {count} x 10, 1 process")).rate(count * 10, took);
@@ -186,7 +186,7 @@ pub(crate) async fn for_each(report: &mut Report, divide: usize) -> Result<()> {
 pub(crate) async fn many_starts(report: &mut Report, count: usize) -> Result<()> {
     let before = measure::resident();
     let host = in_memory(Ten).await?;
-    let took = run_ten(&host, count, 256).await?;
+    let took = run_ten(&host, count, STARTERS).await?;
     let bytes = measure::resident().saturating_sub(before) / count as u64;
     let row = Row::new("B16", "memory", format!("steps of {count} starts at once; {bytes} bytes left of each finished instance"));
     report.add(row.rate(count * 10, took));
@@ -195,7 +195,7 @@ pub(crate) async fn many_starts(report: &mut Report, count: usize) -> Result<()>
     let folder = tempfile::tempdir()?;
     let before = measure::resident();
     let host = in_file(&folder.path().join("b16.db"), Ten).await?;
-    let took = run_ten(&host, count, 256).await?;
+    let took = run_ten(&host, count, STARTERS).await?;
     let mib = measure::resident().saturating_sub(before) >> 20;
     report
         .add(Row::new("B16", "sqlite", format!("steps of {count} starts at once; {mib} MiB more in use")).rate(count * 10, took));

@@ -229,8 +229,8 @@ on_each_store! {
         let tries = node.means.store.count(StoreCall::Purge) - before;
         assert!((3..=12).contains(&tries), "{tries} tries in two minutes, with a pause that doubles");
         node.means.store.clear();
-        world.fly_until(async || deleted(&handle).await).await;
-        world.rest().await;
+        // What was deleted is told a moment later.
+        world.fly_until(async || deleted(&handle).await && node.health().retention.failure.is_none()).await;
         let health = node.health().retention;
         assert_eq!((health.failure, health.deleted), (None, PurgeReport::new(1, 0, 0, false)));
         assert!(health.since_sweep.is_some_and(|since| since <= Duration::from_secs(2)), "{:?}", health.since_sweep);
