@@ -36,7 +36,7 @@ use latchwork_sqlite_client::SqliteOptions;
 use std::{ops::Deref, pin::Pin, sync::Mutex};
 
 /// Longest that a test waits, by the real clock, for what needs no time of the virtual one: far more than it ever takes.
-const LONGEST: Duration = WATCHDOG;
+const LONGEST: Duration = Duration::from_secs(120);
 
 /// The data of most test workflows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -107,9 +107,6 @@ macro_rules! on_each_store {
 type Hosts = Arc<Mutex<Vec<WorkflowHost>>>;
 
 type Open = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Arc<dyn PersistenceProvider>, BoxError>> + Send>> + Send + Sync>;
-
-/// How long a test waits, of real time, for what needs no clock: only a test that has failed waits so long.
-const WATCHDOG: Duration = Duration::from_secs(120);
 
 /// One store, one lock service, one queue, one clock.
 pub struct World {
