@@ -103,7 +103,8 @@ impl InstanceHandle {
         self.append(Control::Terminate { reason: Some(short(reason)) }).await
     }
 
-    /// Tries the steps again that have failed for good, with all their tries, and goes on.
+    /// Tries the steps again that have failed for good, with all their tries, and goes on. Done by a node that has the instance's workflow;
+    /// [`suspend`](Self::suspend), [`terminate`](Self::terminate), and a [`resume`](Self::resume) without failed steps need none.
     ///
     /// # Errors
     /// [`HostError::AlreadyEnded`], [`HostError::NotFound`], or [`HostError`] of the store.
