@@ -2,7 +2,7 @@
 
 use super::{Instance, Pointer, flow::Spot, guarded};
 use crate::{
-    definition::{NodeKind, Ticks},
+    definition::{NodeIndex, NodeKind, Ticks},
     error::{StepError, StepResult},
 };
 use latchwork_core::{
@@ -14,25 +14,27 @@ use std::time::Duration;
 impl Instance {
     /// Opens what follows a pointer in its block, or says that its branch is over.
     pub(super) fn go_on(&mut self, pointer: &Pointer, after: u64) {
-        let definition = self.definition.clone();
-        let node = definition.node(pointer.node);
         let (parent, place) = (pointer.record.parent, pointer.record.place);
-        match definition.block(node.block).nodes.get(node.position + 1) {
-            // What follows something that runs beside it has begun with it.
-            Some(next) if !node.kind.is_side() => self.open(*next, Spot { parent, place, items: pointer.items.clone(), after }),
-            _ => self.branch_is_over(parent, place, after),
+        // What follows something that runs beside it has begun with it.
+        if self.definition.node(pointer.node).kind.is_side() {
+            self.branch_is_over(parent, place, after);
+        } else {
+            self.open_next(pointer.node, Spot { parent, place, items: pointer.items.clone(), after });
         }
     }
 
     /// Opens what follows something that runs beside it.
     fn go_on_beside(&mut self, id: PointerId) {
         let Some(pointer) = self.pointers.get(&id) else { return };
-        let definition = self.definition.clone();
-        let node = definition.node(pointer.node);
-        let (parent, place, items, after) = (pointer.record.parent, pointer.record.place, pointer.items.clone(), pointer.after);
-        match definition.block(node.block).nodes.get(node.position + 1) {
-            Some(next) => self.open(*next, Spot { parent, place, items, after }),
-            None => self.branch_is_over(parent, place, after),
+        let (node, parent, place) = (pointer.node, pointer.record.parent, pointer.record.place);
+        self.open_next(node, Spot { parent, place, items: pointer.items.clone(), after: pointer.after });
+    }
+
+    fn open_next(&mut self, node: NodeIndex, spot: Spot) {
+        let node = self.definition.node(node);
+        match self.definition.block(node.block).nodes.get(node.position + 1).copied() {
+            Some(next) => self.open(next, spot),
+            None => self.branch_is_over(spot.parent, spot.place, spot.after),
         }
     }
 

@@ -35,7 +35,7 @@ use futures_util::FutureExt;
 use latchwork_core::{
     clock::{Clock, ClockExt},
     hub::{LifeCycleEvent, LifeCycleEventHub},
-    lock::DistributedLockProvider,
+    lock::{DistributedLockProvider, LockError, LockGuard, LockKey, LockRequest},
     name::Namespace,
     queue::{QueueKind, QueueProvider, WorkItem},
     retention::Retention,
@@ -186,6 +186,13 @@ impl Node {
             tracing::debug!(%error, "life-cycle events were not published");
             metrics::counter!("latchwork.hub.failures").increment(1);
         }
+    }
+
+    /// The lock of a job that the nodes of a cluster do in turns; `None` when another one is at it.
+    async fn turn(&self, key: &LockKey) -> Result<Option<LockGuard>, LockError> {
+        let guard = self.lock.acquire(LockRequest::new(key.clone())).await.inspect_err(|error| self.health.lock.fails(error))?;
+        self.health.lock.works();
+        Ok(guard)
     }
 
     /// Sleeps; `false` when the node stops first.

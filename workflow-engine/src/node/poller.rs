@@ -4,7 +4,7 @@ use super::{BackOff, KEPT_HINTS, Node, time::StoreTime};
 use latchwork_core::{
     BoxError, Scope,
     clock::{self, ClockExt, Timestamp},
-    lock::{LockKey, LockRequest},
+    lock::LockKey,
     queue::{Redelivery, WorkItem},
     store::{InstanceId, PointerId, RunnableQuery},
 };
@@ -84,15 +84,7 @@ impl Node {
 
     /// One walk over all pages. `false` when another node is at it.
     async fn poll_once(&self, key: &LockKey, walk: Walk) -> Result<bool, BoxError> {
-        let guard = match self.lock.acquire(LockRequest::new(key.clone())).await {
-            Ok(guard) => guard,
-            Err(error) => {
-                self.health.lock.fails(&error);
-                return Err(error.into());
-            }
-        };
-        self.health.lock.works();
-        let Some(guard) = guard else { return Ok(false) };
+        let Some(guard) = self.turn(key).await? else { return Ok(false) };
         let walked = self.walk(walk).await;
         let released = guard.release().await;
         walked?;

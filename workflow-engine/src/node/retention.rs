@@ -3,7 +3,7 @@
 use super::{BackOff, Node};
 use latchwork_core::{
     BoxError,
-    lock::{LockKey, LockRequest},
+    lock::LockKey,
     store::{PurgeReport, PurgeRequest},
 };
 use std::{sync::Arc, time::Duration};
@@ -83,15 +83,7 @@ impl Node {
 
     /// What was deleted; `None` when another node is at it.
     async fn sweep_once(&self, key: &LockKey, requests: &[PurgeRequest]) -> Result<Option<PurgeReport>, BoxError> {
-        let guard = match self.lock.acquire(LockRequest::new(key.clone())).await {
-            Ok(guard) => guard,
-            Err(error) => {
-                self.health.lock.fails(&error);
-                return Err(error.into());
-            }
-        };
-        self.health.lock.works();
-        let Some(guard) = guard else { return Ok(None) };
+        let Some(guard) = self.turn(key).await? else { return Ok(None) };
         let swept = self.purge_all(requests, &guard.lost_token()).await;
         let released = guard.release().await;
         let report = swept?;
