@@ -36,8 +36,8 @@ async fn nothing_connects_before_use_and_sessions_are_used_again() {
 async fn a_session_that_ended_or_broke_is_replaced() {
     let (server, pool) = pool(1).await;
     pool.run(|session| Box::pin(number(session))).await.expect("answered");
-    server.restart().await;
-    assert_eq!(pool.retry(|session| Box::pin(number(session))).await.expect("answered"), 7);
+    let ((), answer) = tokio::join!(server.restart(), pool.retry(|session| Box::pin(number(session))));
+    assert_eq!(answer.expect("answered"), 7);
     server.be_silent(true);
     assert!(matches!(pool.run(|session| Box::pin(ask_briefly(session))).await, Err(SqlServerError::TimedOut { .. })));
     server.be_silent(false);
@@ -61,10 +61,10 @@ async fn a_request_is_tried_again_when_that_can_help_and_only_then() {
     };
     let (answer, ()) = tokio::join!(asked, mended);
     assert_eq!(answer.expect("answered"), 7);
-    server.restart().await;
     server.refuse_log_in(Some((18456, "No.")));
     let before = server.log_ins();
-    assert!(matches!(pool.retry(|session| Box::pin(number(session))).await, Err(SqlServerError::LogIn { number: 18456, .. })));
+    let ((), answer) = tokio::join!(server.restart(), pool.retry(|session| Box::pin(number(session))));
+    assert!(matches!(answer, Err(SqlServerError::LogIn { number: 18456, .. })));
     assert_eq!(server.log_ins(), before + 1);
 }
 
