@@ -201,6 +201,16 @@ impl SimulatedSqlServer {
         self.shared.tell(|told| told.refuses_connections = refuse);
     }
 
+    /// Whether this procedure, or this sequence named with its schema, raises an error whenever it is used, as for a missing permission (229) or in a
+    /// database that is read-only (3906). `None` ends it.
+    pub fn fail(&self, name: &str, error: Option<(i32, &str)>) {
+        let name = name.to_ascii_lowercase();
+        self.shared.tell(|told| match error {
+            Some((number, text)) => drop(told.failing.insert(name, (number, text.to_owned()))),
+            None => drop(told.failing.remove(&name)),
+        });
+    }
+
     /// How the TLS handshakes to come fail; `None` lets them succeed again.
     pub fn fail_tls(&self, fault: Option<TlsFault>) {
         self.shared.tell(|told| told.tls_fault = fault);

@@ -59,6 +59,8 @@ pub(super) struct Telling {
     pub(super) refuses_log_in: Option<(i32, String)>,
     pub(super) refuses_connections: bool,
     pub(super) tls_fault: Option<TlsFault>,
+    /// The errors of procedures and sequences, by their names in small letters.
+    pub(super) failing: HashMap<String, (i32, String)>,
     pub(super) delay: Duration,
     pub(super) log_ins: usize,
 }
@@ -116,11 +118,20 @@ impl Shared {
         self.state().sequences.insert(name.to_ascii_lowercase(), 0);
     }
 
-    pub(super) fn next_value(&self, name: &str) -> Option<i64> {
+    /// The error that a procedure or a sequence was told to raise.
+    pub(super) fn failure(&self, name: &str) -> Option<Complaint> {
+        self.tell(|told| told.failing.get(name).map(|(number, text)| Complaint::error(*number, text.as_str())))
+    }
+
+    pub(super) fn next_value(&self, name: &str) -> Result<i64, Complaint> {
+        if let Some(failure) = self.failure(name) {
+            return Err(failure);
+        }
         let mut state = self.state();
-        let value = state.sequences.get_mut(name)?;
+        let value =
+            state.sequences.get_mut(name).ok_or_else(|| Complaint::error(208, format!("Invalid object name '{name}'.")))?;
         *value += 1;
-        Some(*value)
+        Ok(*value)
     }
 
     pub(super) fn sessions(&self) -> Vec<SimulatedSession> {
