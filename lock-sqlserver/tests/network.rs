@@ -3,6 +3,7 @@
 
 mod support;
 
+use futures_util::future::join_all;
 use latchwork_core::lock::{DistributedLockProvider, LockError, LockGuard, LockProviderExt, Loss};
 use latchwork_lock_sqlserver::{SqlServerLockOptions, SqlServerLocks};
 use latchwork_sqlserver_client::{Session, driver::ColumnData};
@@ -12,13 +13,18 @@ use support::{PATIENCE, Place, fresh, loss, take};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Only the socket can tell of a loss soon: the heartbeat is late, and its answer has little time.
-fn rare(options: SqlServerLockOptions) -> SqlServerLockOptions {
-    options.with_heartbeat(9 * SECOND, SECOND)
+/// Only the socket can tell of a loss soon: the heartbeat is late.
+fn rare(place: &Place) -> SqlServerLockOptions {
+    place.options().with_heartbeat(5 * SECOND, 5 * SECOND)
 }
 
-fn often(options: SqlServerLockOptions) -> SqlServerLockOptions {
-    options.with_heartbeat(Duration::from_millis(20), SECOND).with_connect_timeout(SECOND)
+/// How long a silence is waited out: a real server needs more time for what it does answer.
+fn limit(place: &Place) -> Duration {
+    if place.simulated.is_some() { SECOND } else { 4 * SECOND }
+}
+
+fn often(place: &Place) -> SqlServerLockOptions {
+    place.options().with_heartbeat(Duration::from_millis(20), limit(place)).with_connect_timeout(limit(place))
 }
 
 fn is_worth_another_try(error: &LockError) -> bool {
@@ -28,7 +34,7 @@ fn is_worth_another_try(error: &LockError) -> bool {
 #[tokio::test]
 async fn a_cut_connection_is_told_before_anything_is_asked() {
     for place in Place::all().await {
-        let locks = SqlServerLocks::connect(&rare(place.options())).await.expect("connected");
+        let locks = SqlServerLocks::connect(&rare(&place)).await.expect("connected");
         for how in [Cut::Close, Cut::Reset] {
             let name = fresh("cut");
             let guard = take(&locks, &name).await;
@@ -52,7 +58,7 @@ async fn a_cut_connection_is_told_before_anything_is_asked() {
 async fn the_end_of_an_encrypted_session_is_told_at_once_too() {
     let place = Place::encrypted().await;
     let server = place.simulated.as_ref().expect("simulated");
-    let locks = SqlServerLocks::connect(&rare(place.options())).await.expect("connected");
+    let locks = SqlServerLocks::connect(&rare(&place)).await.expect("connected");
     let guard = take(&locks, "x").await;
     place.proxy.cut(Cut::Reset).await;
     assert_eq!(loss(&guard).await, Loss::SessionClosed);
@@ -105,13 +111,18 @@ async fn a_release_whose_answer_is_lost_says_so_and_the_lock_is_free() {
 #[tokio::test]
 async fn a_time_out_in_the_middle_of_a_batch_leaves_none_of_its_locks_held() {
     for place in Place::all().await {
-        let options = place.options().with_heartbeat(9 * SECOND, SECOND);
+        let options = place.options().with_heartbeat(5 * SECOND, limit(&place));
         let locks = SqlServerLocks::connect(&options).await.expect("connected");
         let names: Vec<_> = (0..4).map(|number| fresh(&format!("batch-{number}"))).collect();
         // The server grants all of them, and its answer is never seen.
         place.proxy.hold(Way::Answers);
-        let tries = names.iter().map(|name| locks.try_lock(name)).map(Box::pin);
-        let answers = tokio::join!(async { join(tries.collect()).await }, place.proxy.until_held(Way::Answers)).0;
+        let tries = join_all(names.iter().map(|name| locks.try_lock(name)));
+        let granted = async {
+            place.proxy.until_held(Way::Answers).await;
+            place.simulated.as_ref().is_none_or(|server| server.held().len() == names.len())
+        };
+        let (answers, granted) = tokio::join!(tries, granted);
+        assert!(granted);
         for answer in answers {
             let error = answer.expect_err("the time is over");
             assert!(is_worth_another_try(&error), "{error}");
@@ -125,35 +136,11 @@ async fn a_time_out_in_the_middle_of_a_batch_leaves_none_of_its_locks_held() {
     }
 }
 
-/// All of them at the same time, on this task.
-async fn join<F: Future>(futures: Vec<F>) -> Vec<F::Output>
-where
-    F: Unpin,
-{
-    let mut pending: Vec<_> = futures.into_iter().map(Some).collect();
-    let mut done: Vec<_> = pending.iter().map(|_| None).collect();
-    std::future::poll_fn(move |context| {
-        for (future, done) in pending.iter_mut().zip(&mut done) {
-            if let Some(running) = future
-                && let std::task::Poll::Ready(output) = std::pin::Pin::new(running).poll(context)
-            {
-                *done = Some(output);
-                *future = None;
-            }
-        }
-        if pending.iter().any(Option::is_some) {
-            return std::task::Poll::Pending;
-        }
-        std::task::Poll::Ready(done.drain(..).flatten().collect())
-    })
-    .await
-}
-
 #[tokio::test]
 async fn a_way_that_falls_silent_ends_the_session_and_the_lock_is_free_when_the_server_knows() {
     for place in Place::all().await {
         for way in [Way::Requests, Way::Answers] {
-            let locks = SqlServerLocks::connect(&often(place.options())).await.expect("connected");
+            let locks = SqlServerLocks::connect(&often(&place)).await.expect("connected");
             let name = fresh("silent");
             let guard = take(&locks, &name).await;
             place.proxy.hold(way);
@@ -180,16 +167,32 @@ async fn a_slow_connection_is_not_a_lost_one() {
         // Each heartbeat is due long before the one before it is answered.
         place.proxy.delay(Duration::from_millis(50));
         let names: Vec<_> = (0..10).map(|number| fresh(&format!("slow-{number}"))).collect();
-        let guards = join(names.iter().map(|name| Box::pin(take(&locks, name))).collect()).await;
+        let guards = join_all(names.iter().map(|name| take(&locks, name))).await;
         for _ in 0..5 {
             locks.check().await.expect("slow, and alive");
         }
         assert!(!guards.iter().any(LockGuard::is_lost));
         assert!(place.try_elsewhere(&names[0]).await.is_none());
-        for released in join(guards.into_iter().map(|guard| Box::pin(guard.release())).collect()).await {
+        for released in join_all(guards.into_iter().map(LockGuard::release)).await {
             released.expect("freed");
         }
         drop(place.take_elsewhere(&names[0]).await);
+    }
+}
+
+#[tokio::test]
+async fn k06_two_thousand_locks_are_held_on_one_connection() {
+    for place in Place::all().await {
+        let locks = place.connect().await;
+        let (head, before) = (fresh("many"), place.proxy.accepted());
+        let names: Vec<_> = (0..2_000).map(|number| format!("{head}-{number}")).collect();
+        let guards = join_all(names.iter().map(|name| take(&locks, name))).await;
+        assert_eq!((locks.held_names(), place.proxy.accepted()), (2_000, before));
+        assert!(place.try_elsewhere(&names[0]).await.is_none() && place.try_elsewhere(&names[1_999]).await.is_none());
+        for released in join_all(guards.into_iter().map(LockGuard::release)).await {
+            released.expect("freed");
+        }
+        drop(place.take_elsewhere(&names[1_999]).await);
     }
 }
 
@@ -248,7 +251,7 @@ async fn workflow_cores_own_call_and_this_provider_exclude_each_other() {
 #[tokio::test]
 async fn k50_a_session_that_is_killed_takes_its_locks_along_and_is_replaced() {
     for place in Place::all().await {
-        let options = rare(place.options());
+        let options = rare(&place);
         let locks = SqlServerLocks::connect(&options).await.expect("connected");
         let name = fresh("killed");
         let guard = take(&locks, &name).await;

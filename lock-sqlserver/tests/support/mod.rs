@@ -14,15 +14,6 @@ use std::{
 /// Never waited out by a provider that is right.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The connection string of the server that the environment names. Without it, says so.
-pub(crate) fn named() -> Option<String> {
-    let named = std::env::var("LATCHWORK_TEST_SQLSERVER").ok();
-    if named.is_none() {
-        println!("skipped: LATCHWORK_TEST_SQLSERVER is not set");
-    }
-    named
-}
-
 /// A name that no other run on the same server has.
 pub(crate) fn fresh(name: &str) -> String {
     static LAST: AtomicU64 = AtomicU64::new(0);
@@ -53,10 +44,19 @@ impl Place {
     pub(crate) async fn all() -> Vec<Self> {
         let server = SimulatedSqlServer::start().await.expect("started");
         let mut places = vec![Self::before(server.connection_string(), Some(server)).await];
-        if let Some(named) = named() {
-            places.push(Self::before(named, None).await);
-        }
+        places.extend(Self::named().await);
         places
+    }
+
+    /// The server that the environment names. Without it, says so.
+    pub(crate) async fn named() -> Option<Self> {
+        match std::env::var("LATCHWORK_TEST_SQLSERVER") {
+            Ok(named) => Some(Self::before(named, None).await),
+            Err(_) => {
+                println!("skipped: LATCHWORK_TEST_SQLSERVER is not set");
+                None
+            }
+        }
     }
 
     /// The simulated server that encrypts everything.
