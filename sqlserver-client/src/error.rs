@@ -82,6 +82,16 @@ pub enum SqlServerError {
         /// Why.
         reason: String,
     },
+    /// The schema in the database is not the one that this program needs.
+    #[error("{reason}")]
+    #[non_exhaustive]
+    Schema {
+        /// Which tables, which version is needed, and what is there.
+        reason: String,
+    },
+    /// What was asked was stopped before.
+    #[error("it was stopped; open it again")]
+    Stopped,
     /// The driver and the server do not understand each other, or a value has not the type that was asked for.
     #[error("SQL Server was not understood: {reason}")]
     #[non_exhaustive]
@@ -118,7 +128,22 @@ impl SqlServerError {
             Self::Unreachable { .. } | Self::TimedOut { .. } | Self::Closed { .. } => true,
             Self::LogIn { number, .. } => TRANSIENT.contains(number),
             Self::Server { number, class, .. } => *class >= 20 || TRANSIENT.contains(number),
-            Self::ConnectionString { .. } | Self::NoTls { .. } | Self::Tls { .. } | Self::Protocol { .. } => false,
+            Self::ConnectionString { .. }
+            | Self::NoTls { .. }
+            | Self::Tls { .. }
+            | Self::Schema { .. }
+            | Self::Stopped
+            | Self::Protocol { .. } => false,
+        }
+    }
+
+    /// Whether what was asked may have been done all the same: the session ended before the answer came.
+    #[must_use]
+    pub fn leaves_the_outcome_open(&self) -> bool {
+        match self {
+            Self::TimedOut { .. } | Self::Closed { .. } | Self::Protocol { .. } => true,
+            Self::Server { class, .. } => *class >= 20,
+            _ => false,
         }
     }
 

@@ -1,7 +1,11 @@
 use crate::{SqlServerError, SqlServerOptions, stream::SharedStream};
+use futures_util::FutureExt;
 use std::{fmt, time::Duration};
 use tiberius::{Client, Config, EncryptionLevel, Row, SqlBrowser, ToSql, error::Error as DriverError};
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{
+    net::TcpStream,
+    time::{error::Elapsed, timeout},
+};
 use tokio_util::compat::{Compat, TokioAsyncWriteCompatExt};
 
 /// How many addresses a log-in follows: a gateway names the node that has the database.
@@ -12,7 +16,7 @@ const APPLICATION_NAME: usize = 128;
 /// One session with the server, which ends when this is dropped. One request at a time.
 ///
 /// A request that is dropped before its end leaves an answer half read: the session is [broken](Self::is_broken) then, and
-/// refuses further ones. So it belongs in a task of its own; [`SessionTask`](crate::SessionTask) is one.
+/// refuses further ones. So requests belong in a task that sees them through, as those of a [`SqlServerPool`](crate::SqlServerPool) are.
 pub struct Session {
     client: Client<Compat<SharedStream>>,
     stream: SharedStream,
@@ -31,6 +35,15 @@ impl Session {
     /// # Errors
     /// [`SqlServerError`]; [`is_transient`](SqlServerError::is_transient) tells whether a later try may succeed.
     pub async fn open(options: &SqlServerOptions) -> Result<Self, SqlServerError> {
+        let config = Self::config(options)?;
+        let limit = options.connect_timeout;
+        let opened = timeout(limit, Self::log_in(options, config)).await;
+        opened.unwrap_or_else(|_| {
+            Err(SqlServerError::Unreachable { server: options.server(), reason: format!("no log-in within {limit:?}") })
+        })
+    }
+
+    pub(crate) fn config(options: &SqlServerOptions) -> Result<Config, SqlServerError> {
         let mut config = Config::from_ado_string(options.connection_string.reveal()).map_err(|_| {
             // The driver's own words may hold a part of the string.
             SqlServerError::ConnectionString {
@@ -40,11 +53,7 @@ impl Session {
         config.application_name(options.application_name.chars().take(APPLICATION_NAME).collect::<String>());
         config.handshake_timeout(None);
         config.command_timeout(None);
-        let limit = options.connect_timeout;
-        let opened = timeout(limit, Self::log_in(options, config)).await;
-        opened.unwrap_or_else(|_| {
-            Err(SqlServerError::Unreachable { server: options.server(), reason: format!("no log-in within {limit:?}") })
-        })
+        Ok(config)
     }
 
     async fn log_in(options: &SqlServerOptions, mut config: Config) -> Result<Self, SqlServerError> {
@@ -93,18 +102,45 @@ impl Session {
         parameters: &[&dyn ToSql],
         limit: Duration,
     ) -> Result<Vec<Vec<Row>>, SqlServerError> {
+        self.begin_request()?;
+        let asked = async { self.client.query(sql, parameters).await?.into_results().await };
+        let result = timeout(limit, asked).await;
+        self.end_request(result, limit)
+    }
+
+    /// As [`query`](Self::query), without parameters and without the frame that these need: what it begins, as a
+    /// transaction, goes on after its end.
+    ///
+    /// # Errors
+    /// As [`query`](Self::query).
+    pub async fn batch(&mut self, sql: &str, limit: Duration) -> Result<Vec<Vec<Row>>, SqlServerError> {
+        self.begin_request()?;
+        let asked = async { self.client.simple_query(sql).await?.into_results().await };
+        let result = timeout(limit, asked).await;
+        self.end_request(result, limit)
+    }
+
+    fn begin_request(&mut self) -> Result<(), SqlServerError> {
         if self.broken {
             return Err(SqlServerError::closed("an earlier request did not end as it should"));
         }
-        // Stays when this future is dropped.
+        // Stays when the future of the request is dropped.
         self.broken = true;
-        let asked = async { self.client.query(sql, parameters).await?.into_results().await };
-        let result = match timeout(limit, asked).await {
+        Ok(())
+    }
+
+    fn end_request<T>(&mut self, result: Result<Result<T, DriverError>, Elapsed>, limit: Duration) -> Result<T, SqlServerError> {
+        let result = match result {
             Ok(result) => result.map_err(SqlServerError::of_request),
             Err(_) => Err(SqlServerError::TimedOut { limit }),
         };
         self.broken = result.as_ref().is_err_and(|error| !error.spares_the_session());
         result
+    }
+
+    /// Whether the server has closed it, as far as is known now.
+    pub(crate) fn is_closed_by_now(&self) -> bool {
+        self.stream.stirs().now_or_never().unwrap_or(false)
     }
 
     /// Whether no further request can be sent.

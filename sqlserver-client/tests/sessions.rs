@@ -1,7 +1,7 @@
 //! Sessions with the simulated server.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests may")]
 
-use latchwork_sqlserver_client::{Session, SessionTask, SqlServerError, SqlServerOptions};
+use latchwork_sqlserver_client::{Session, SqlServerError, SqlServerOptions};
 use latchwork_testkit::sqlserver::SimulatedSqlServer;
 use std::time::Duration;
 
@@ -81,17 +81,4 @@ async fn the_end_of_an_idle_session_is_seen_at_once() {
     let watch = async move { session.stirs().await };
     let (closed, ()) = tokio::join!(watch, server.restart());
     assert!(closed);
-}
-
-#[tokio::test]
-async fn a_job_runs_to_its_end_without_its_caller() {
-    let server = SimulatedSqlServer::start().await.expect("started");
-    let task = SessionTask::spawn(open(&server).await);
-    server.delay(Duration::from_millis(20));
-    let dropped = tokio::time::timeout(Duration::from_millis(1), task.run(|session| Box::pin(number(session)))).await;
-    assert!(dropped.is_err());
-    assert_eq!(task.run(|session| Box::pin(number(session))).await.expect("answered"), 7);
-    server.restart().await;
-    assert!(task.run(|session| Box::pin(number(session))).await.is_err());
-    assert!(matches!(task.run(|session| Box::pin(number(session))).await, Err(SqlServerError::Closed { .. })));
 }
