@@ -85,9 +85,8 @@ impl Claimed {
     #[must_use]
     pub fn into_deliveries(mut self, hand: &Arc<Hand>) -> Vec<Delivery> {
         let hints = std::mem::take(&mut self.hints).into_iter();
-        let deliver = |hint: ClaimedHint| {
-            hand.deliver(self.queue, hint.item, hint.failures.saturating_add(1), self.claim, self.since)
-        };
+        let deliver =
+            |hint: ClaimedHint| hand.deliver(self.queue, hint.item, hint.failures.saturating_add(1), self.claim, self.since);
         hints.map(deliver).collect()
     }
 }
