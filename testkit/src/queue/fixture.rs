@@ -54,3 +54,28 @@ pub trait QueueFixture: Send + Sync + 'static {
         1
     }
 }
+
+/// What [`queue_conformance!`](crate::queue_conformance) takes: a fixture, or an `Option` of one.
+pub trait MaybeFixture {
+    /// The fixture.
+    type Fixture: QueueFixture;
+
+    /// The fixture, if there is one.
+    fn into_fixture(self) -> Option<Self::Fixture>;
+}
+
+impl<F: QueueFixture> MaybeFixture for F {
+    type Fixture = F;
+
+    fn into_fixture(self) -> Option<F> {
+        Some(self)
+    }
+}
+
+impl<F: QueueFixture> MaybeFixture for Option<F> {
+    type Fixture = F;
+
+    fn into_fixture(self) -> Option<F> {
+        self
+    }
+}

@@ -1,0 +1,49 @@
+//! The conformance suite on the server that `LATCHWORK_TEST_SQLSERVER` names; each case in a schema of its own.
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests may")]
+
+mod place;
+
+use latchwork_core::{name::Namespace, options::ProviderContext};
+use latchwork_queue_sqlserver::SqlServerQueue;
+use latchwork_testkit::queue::{BoxError, MortalNode, QueueFixture, async_trait};
+use place::Place;
+use std::time::Duration;
+
+type Node = MortalNode<SqlServerQueue>;
+
+struct OneDatabase {
+    here: Place,
+    elsewhere: Place,
+}
+
+impl OneDatabase {
+    fn new() -> Option<Self> {
+        Some(Self { here: Place::new()?, elsewhere: Place::new()? })
+    }
+
+    async fn open(place: &Place) -> Result<Node, BoxError> {
+        let options = place.options().with_lease(Duration::from_millis(900));
+        let context = ProviderContext::new(Namespace::new(place.namespace.as_str())?, "node");
+        Node::start(async move { SqlServerQueue::open(options, &context).await }).await
+    }
+}
+
+#[async_trait]
+impl QueueFixture for OneDatabase {
+    type Queue = Node;
+
+    async fn node(&self) -> Result<Node, BoxError> {
+        Self::open(&self.here).await
+    }
+
+    async fn node_elsewhere(&self) -> Result<Option<Node>, BoxError> {
+        Self::open(&self.elsewhere).await.map(Some)
+    }
+
+    async fn kill(&self, node: Node) -> Result<bool, BoxError> {
+        node.kill();
+        Ok(true)
+    }
+}
+
+latchwork_testkit::queue_conformance!(async || OneDatabase::new());
