@@ -14,11 +14,14 @@ type Node = MortalNode<SqlServerQueue>;
 struct OneDatabase {
     here: Place,
     elsewhere: Place,
+    stand_in: bool,
 }
 
 impl OneDatabase {
-    fn new() -> Option<Self> {
-        Some(Self { here: Place::new()?, elsewhere: Place::new()? })
+    async fn new() -> Option<Self> {
+        let (here, elsewhere) = (Place::new()?, Place::new()?);
+        let stand_in = here.is_a_stand_in().await;
+        Some(Self { here, elsewhere, stand_in })
     }
 
     async fn open(place: &Place) -> Result<Node, BoxError> {
@@ -40,10 +43,15 @@ impl QueueFixture for OneDatabase {
         Self::open(&self.elsewhere).await.map(Some)
     }
 
+    fn excused(&self, case: &str) -> Option<&'static str> {
+        let excused = self.stand_in && case == "a_hint_goes_round";
+        excused.then_some("OPENJSON of this server leaves the escapes of quotation marks and backslashes in texts")
+    }
+
     async fn kill(&self, node: Node) -> Result<bool, BoxError> {
         node.kill();
         Ok(true)
     }
 }
 
-latchwork_testkit::queue_conformance!(async || OneDatabase::new());
+latchwork_testkit::queue_conformance!(OneDatabase::new);

@@ -48,6 +48,13 @@ pub trait QueueFixture: Send + Sync + 'static {
         Duration::from_secs(5)
     }
 
+    /// Why this case is not asked of the service, when that is so: what a stand-in for the real one cannot do, which is no fault of
+    /// the provider. Default: all are asked.
+    fn excused(&self, case: &str) -> Option<&'static str> {
+        let _ = case;
+        None
+    }
+
     /// How many copies of one hint may wait at most, however often it is queued. Default 1; a broker that cannot look into
     /// its queue has another bound.
     fn most_copies(&self) -> u64 {

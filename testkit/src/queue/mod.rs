@@ -106,7 +106,7 @@ macro_rules! __queue_tests {
                 let Some(fixture) = $crate::queue::MaybeFixture::into_fixture(($fixture)().await) else {
                     return println!("{}: skipped: the service is not at hand", stringify!($case));
                 };
-                match $crate::queue::run(stringify!($case), $crate::queue::cases::$case(&fixture)).await {
+                match $crate::queue::run_case(&fixture, stringify!($case), $crate::queue::cases::$case(&fixture)).await {
                     Ok(verdict) => println!("{}: {verdict}", stringify!($case)),
                     Err(failed) => panic!("{failed}"),
                 }
@@ -121,7 +121,8 @@ macro_rules! __queue_run_all {
     ([$make:ident $report:ident] $($case:ident)*) => {
         $(
             let fixture = $make().await;
-            $report.note(stringify!($case), $crate::queue::run(stringify!($case), $crate::queue::cases::$case(&fixture)).await);
+            let ended = $crate::queue::run_case(&fixture, stringify!($case), $crate::queue::cases::$case(&fixture)).await;
+            $report.note(stringify!($case), ended);
         )*
     };
 }
@@ -136,6 +137,19 @@ where
     let mut report = Report::default();
     __for_each_queue_case! { __queue_run_all! [make report] }
     report
+}
+
+/// As [`run`], unless the fixture [excuses](QueueFixture::excused) the case.
+#[doc(hidden)]
+pub async fn run_case(
+    fixture: &impl QueueFixture,
+    case: &'static str,
+    body: impl Future<Output = Result<Verdict, Fault>>,
+) -> Result<Verdict, CaseFailed> {
+    match fixture.excused(case) {
+        Some(reason) => Ok(Verdict::skipped(reason)),
+        None => run(case, body).await,
+    }
 }
 
 /// Runs one case: gives its failure the case's name, and ends it when it hangs.
