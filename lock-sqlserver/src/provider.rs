@@ -137,7 +137,7 @@ impl SqlServerLocks {
         let (reply, answer) = oneshot::channel();
         let shard = turn.shard();
         // When nobody waits for the answer any more it is dropped: a grant is given back, a turn passes on.
-        if !shard.send(Command::Acquire(Ask { turn, key: request.key.clone(), mode: request.mode, reply })) {
+        if !shard.send(Command::Acquire(Ask { turn, key: request.key.clone(), mode: request.mode, again: false, reply })) {
             return Attempt::Stopped;
         }
         answer.await.unwrap_or(Attempt::Stopped)
