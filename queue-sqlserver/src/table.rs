@@ -75,7 +75,7 @@ impl fmt::Debug for Table {
 /// What a look at the queue found.
 pub(crate) struct Found {
     pub(crate) claimed: Claimed,
-    /// How long until the next hint is due; `None` when there is none, or when it is due already.
+    /// How long until the next hint is due; zero when one was due and went to somebody else.
     pub(crate) next: Option<Duration>,
 }
 
@@ -153,7 +153,7 @@ impl Table {
                 hints.push(hint(row)?);
             }
         }
-        let next = next.and_then(|left| u64::try_from(left).ok()).filter(|left| *left > 0).map(Duration::from_micros);
+        let next = next.map(|left| Duration::from_micros(u64::try_from(left).unwrap_or(0)));
         Ok(Found { claimed: Claimed::new(queue, claim, since, hints, back.clone()), next })
     }
 
@@ -229,13 +229,12 @@ impl LeaseTable for Table {
     async fn renew(&self, held: Vec<Held>) -> Result<HashSet<u64>, SqlServerError> {
         let mut kept = HashSet::new();
         for part in held.chunks(limits::STATEMENT_ROWS) {
-            let rows = part.iter().map(|held| json!([held.queue.as_str(), held.instance.as_str(), held.claim]));
+            let rows = part.iter().map(|held| json!([held.queue.as_str(), held.instance.as_str(), held.claim, held.key]));
             let parameters: Parameters = Arc::new([Box::new(text(rows)), Box::new(self.lease), Box::new(self.owner.to_string())]);
             let results = self.retried(&self.statements.renew, &parameters).await?;
-            let found = results.iter().flatten().map(|row| Ok((get::<&str>(row, "instance")?, get::<i64>(row, "claim")?)));
-            let found: HashSet<(&str, i64)> = found.collect::<Result<_, SqlServerError>>()?;
-            let held = part.iter().filter(|held| found.contains(&(held.instance.as_str(), held.claim)));
-            kept.extend(held.map(|held| held.key));
+            for row in results.iter().flatten() {
+                kept.insert(u64::try_from(get::<i64>(row, "key")?).map_err(unreadable)?);
+            }
         }
         Ok(kept)
     }
@@ -269,4 +268,19 @@ fn text(rows: impl Iterator<Item = Value>) -> String {
 
 fn micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use latchwork_testkit::sqlserver::grammar::{self, Exception};
+
+    #[test]
+    fn all_that_is_sent_is_transact_sql() {
+        let statements = [("enqueue", ENQUEUE), ("claim", CLAIM), ("settle", SETTLE), ("renew", RENEW), ("depth", DEPTH)];
+        let script = crate::migrations(&latchwork_core::name::Namespace::default()).script(0);
+        let scripted = script.split("\nGO\n").filter(|batch| !batch.trim().is_empty()).map(|batch| ("script", batch));
+        let exceptions = [Exception::new("OPTION (LOOP JOIN, FORCE ORDER)", "", "the parser knows hints of a query for SELECT only")];
+        assert_eq!(grammar::check(statements.into_iter().chain(scripted), &exceptions), Ok(()));
+    }
 }

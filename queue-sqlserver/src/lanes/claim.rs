@@ -117,11 +117,12 @@ impl Looker {
                 }
             }
         }
-        if some {
+        if some || due == Some(Duration::ZERO) {
             self.pause = self.looking.shortest;
         }
         // When all that was asked for came there is probably more.
-        let pause = if all { Duration::ZERO } else { due.map_or(self.pause, |due| due.min(self.pause)) };
+        let soon = due.filter(|due| !due.is_zero()).map_or(self.pause, |due| due.min(self.pause));
+        let pause = if all { Duration::ZERO } else { soon };
         self.next = Instant::now() + pause;
         if !some {
             self.pause = (self.pause * 2).min(self.looking.longest);

@@ -4,24 +4,22 @@
 -- @P1 queue, @P2 the most rows, @P3 the length of a lease, @P4 owner, @P5 claim.
 SET NOCOUNT ON;
 DECLARE @queue varchar(20) = @P1, @now bigint = DATEDIFF_BIG(microsecond, '19700101', SYSUTCDATETIME());
-UPDATE t SET
+UPDATE [latchwork].[queue] WITH (ROWLOCK) SET
     [due] = @now + @P3,
-    [failures] = t.[failures] + CASE WHEN t.[owner] IS NULL THEN 0 ELSE 1 END,
+    [failures] = [failures] + CASE WHEN [owner] IS NULL THEN 0 ELSE 1 END,
     [owner] = @P4,
     [claim] = @P5,
     [again] = 0
 OUTPUT inserted.[instance], inserted.[definition], inserted.[version], inserted.[failures], inserted.[position]
-FROM [latchwork].[queue] AS t WITH (ROWLOCK, FORCESEEK)
-INNER JOIN (
-    SELECT TOP (@P2) q.[queue], q.[instance]
-    FROM [latchwork].[queue] AS q WITH (READPAST, UPDLOCK, ROWLOCK, INDEX ([queue_due]))
+WHERE [queue] = @queue AND [due] <= @now AND [instance] IN (
+    SELECT TOP (@P2) q.[instance]
+    FROM [latchwork].[queue] AS q WITH (READPAST, UPDLOCK, ROWLOCK, INDEX (queue_due))
     WHERE q.[queue] = @queue AND q.[due] <= @now
     ORDER BY q.[due], q.[position]
-) AS p ON t.[queue] = p.[queue] AND t.[instance] = p.[instance]
-WHERE t.[due] <= @now;
+);
 SELECT (
     SELECT TOP (1) q.[due] - @now
-    FROM [latchwork].[queue] AS q WITH (READPAST, ROWLOCK, INDEX ([queue_due]))
+    FROM [latchwork].[queue] AS q WITH (READPAST, ROWLOCK, INDEX (queue_due))
     WHERE q.[queue] = @queue
     ORDER BY q.[due]
 ) AS [left];

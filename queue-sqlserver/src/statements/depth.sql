@@ -7,9 +7,9 @@ SELECT
     ISNULL(SUM(CAST(CASE WHEN q.[claim] IS NOT NULL AND q.[due] > @now THEN 1 ELSE 0 END AS bigint)), 0) AS [in_hand],
     (
         SELECT TOP (1) @now - o.[due]
-        FROM [latchwork].[queue] AS o WITH (READPAST, ROWLOCK, INDEX ([queue_due]))
+        FROM [latchwork].[queue] AS o WITH (READPAST, ROWLOCK, INDEX (queue_due))
         WHERE o.[queue] = @queue AND o.[due] <= @now
         ORDER BY o.[due]
     ) AS [oldest]
-FROM [latchwork].[queue] AS q WITH (READPAST, ROWLOCK, INDEX ([queue_due]))
+FROM [latchwork].[queue] AS q WITH (READPAST, ROWLOCK, INDEX (queue_due))
 WHERE q.[queue] = @queue;

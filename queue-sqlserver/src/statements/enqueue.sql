@@ -12,7 +12,8 @@ UPDATE t SET
     [due] = CASE WHEN t.[owner] IS NULL THEN @now WHEN t.[due] > @now + @P2 THEN @now + @P2 ELSE t.[due] END
 FROM OPENJSON(@P1) WITH ([queue] varchar(20) '$[0]', [instance] char(36) '$[1]', [position] bigint '$[4]') AS j
 INNER JOIN [latchwork].[queue] AS t WITH (ROWLOCK, FORCESEEK) ON t.[queue] = j.[queue] AND t.[instance] = j.[instance]
-WHERE (t.[owner] IS NULL AND t.[due] > @now) OR (t.[owner] IS NOT NULL AND (t.[again] = 0 OR t.[due] > @now + @P2));
+WHERE (t.[owner] IS NULL AND t.[due] > @now) OR (t.[owner] IS NOT NULL AND (t.[again] = 0 OR t.[due] > @now + @P2))
+OPTION (LOOP JOIN, FORCE ORDER);
 INSERT INTO [latchwork].[queue] ([queue], [instance], [definition], [version], [due], [position], [failures], [again])
 SELECT j.[queue], j.[instance], j.[definition], j.[version], @now, j.[position], 0, 0
 FROM OPENJSON(@P1) WITH (
@@ -24,4 +25,5 @@ FROM OPENJSON(@P1) WITH (
 ) AS j
 WHERE NOT EXISTS (
     SELECT 1 FROM [latchwork].[queue] AS t WITH (ROWLOCK, FORCESEEK) WHERE t.[queue] = j.[queue] AND t.[instance] = j.[instance]
-);
+)
+OPTION (LOOP JOIN, FORCE ORDER);

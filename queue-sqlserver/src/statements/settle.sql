@@ -9,7 +9,8 @@ FROM OPENJSON(@P1) WITH (
     [queue] varchar(20) '$[0]', [instance] char(36) '$[1]', [claim] bigint '$[2]', [outcome] int '$[3]'
 ) AS j
 INNER JOIN [latchwork].[queue] AS t WITH (ROWLOCK, FORCESEEK) ON t.[queue] = j.[queue] AND t.[instance] = j.[instance]
-WHERE t.[owner] = @P2 AND t.[claim] = j.[claim] AND t.[again] = 0 AND j.[outcome] = 0;
+WHERE t.[owner] = @P2 AND t.[claim] = j.[claim] AND t.[again] = 0 AND j.[outcome] = 0
+OPTION (LOOP JOIN, FORCE ORDER);
 UPDATE t SET
     [due] = @now + CASE WHEN t.[again] = 1 THEN 0 ELSE j.[delay] END,
     [position] = j.[position],
@@ -26,5 +27,6 @@ FROM OPENJSON(@P1) WITH (
     [position] bigint '$[5]'
 ) AS j
 INNER JOIN [latchwork].[queue] AS t WITH (ROWLOCK, FORCESEEK) ON t.[queue] = j.[queue] AND t.[instance] = j.[instance]
-WHERE t.[owner] = @P2 AND t.[claim] = j.[claim] AND (j.[outcome] <> 0 OR t.[again] = 1);
+WHERE t.[owner] = @P2 AND t.[claim] = j.[claim] AND (j.[outcome] <> 0 OR t.[again] = 1)
+OPTION (LOOP JOIN, FORCE ORDER);
 SELECT @@ROWCOUNT AS [released];
