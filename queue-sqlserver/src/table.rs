@@ -280,7 +280,8 @@ mod tests {
         let statements = [("enqueue", ENQUEUE), ("claim", CLAIM), ("settle", SETTLE), ("renew", RENEW), ("depth", DEPTH)];
         let script = crate::migrations(&latchwork_core::name::Namespace::default()).script(0);
         let scripted = script.split("\nGO\n").filter(|batch| !batch.trim().is_empty()).map(|batch| ("script", batch));
-        let exceptions = [Exception::new("OPTION (LOOP JOIN, FORCE ORDER)", "", "the parser knows hints of a query for SELECT only")];
+        let exceptions =
+            [Exception::new("OPTION (LOOP JOIN, FORCE ORDER)", "", "the parser knows hints of a query for SELECT only")];
         assert_eq!(grammar::check(statements.into_iter().chain(scripted), &exceptions), Ok(()));
     }
 }

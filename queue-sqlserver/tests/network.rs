@@ -76,7 +76,11 @@ async fn a_settlement_whose_answer_is_lost_is_said_again() {
         let (settled, again, ()) = tokio::join!(acknowledged.ack(), nacked.nack(Duration::ZERO), remote.cut_at(way));
         settled.and(again).expect("settled by another try");
         let back = remote.queue.dequeue(QUEUE, 2, LONG).await.expect("dequeued");
-        assert_eq!(back.iter().map(|delivery| (delivery.item(), delivery.attempt())).collect::<Vec<_>>(), [(&kept, 1)], "{way:?}");
+        assert_eq!(
+            back.iter().map(|delivery| (delivery.item(), delivery.attempt())).collect::<Vec<_>>(),
+            [(&kept, 1)],
+            "{way:?}"
+        );
         for delivery in back {
             delivery.ack().await.expect("settled");
         }

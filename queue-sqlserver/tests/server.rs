@@ -102,7 +102,8 @@ async fn k55_leases_and_delays_are_the_servers() {
     queue.enqueue(QUEUE, &hints(2)).await.expect("queued");
     let mut taken = queue.dequeue(QUEUE, 2, LONG).await.expect("dequeued");
     taken.pop().expect("two").nack(Duration::from_secs(600)).await.expect("nacked");
-    let left = "SELECT [due] / 1000000 - DATEDIFF_BIG(second, '19700101', SYSUTCDATETIME()) FROM [latchwork].[queue] WHERE [claim] ";
+    let left =
+        "SELECT [due] / 1000000 - DATEDIFF_BIG(second, '19700101', SYSUTCDATETIME()) FROM [latchwork].[queue] WHERE [claim] ";
     let (delay, lease) = (place.number(&format!("{left} IS NULL;")).await, place.number(&format!("{left} IS NOT NULL;")).await);
     assert!((500..=601).contains(&delay) && (20..=61).contains(&lease), "{delay} s and {lease} s are left");
 }

@@ -39,6 +39,7 @@
 pub mod cases;
 mod fixture;
 mod node;
+pub mod process;
 mod report;
 mod tools;
 
