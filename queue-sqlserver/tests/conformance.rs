@@ -6,7 +6,7 @@ mod place;
 use latchwork_core::{name::Namespace, options::ProviderContext};
 use latchwork_queue_sqlserver::SqlServerQueue;
 use latchwork_testkit::queue::{BoxError, MortalNode, QueueFixture, async_trait};
-use place::Place;
+use place::{LONG, Place};
 use std::time::Duration;
 
 type Node = MortalNode<SqlServerQueue>;
@@ -41,6 +41,14 @@ impl QueueFixture for OneDatabase {
 
     async fn node_elsewhere(&self) -> Result<Option<Node>, BoxError> {
         Self::open(&self.elsewhere).await.map(Some)
+    }
+
+    fn redelivery_within(&self) -> Duration {
+        LONG
+    }
+
+    fn arrival_within(&self) -> Duration {
+        LONG / 2
     }
 
     fn excused(&self, case: &str) -> Option<&'static str> {

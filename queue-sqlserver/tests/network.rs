@@ -7,7 +7,7 @@ use latchwork_core::queue::{QueueProvider, WorkItem};
 use latchwork_queue_sqlserver::{SqlServerQueue, SqlServerQueueOptions};
 use latchwork_sqlserver_client::SqlServerOptions;
 use latchwork_testkit::proxy::{Cut, Proxy, Way};
-use place::{LONG, Place, QUEUE, hints};
+use place::{LONG, Place, QUEUE, hints, patient};
 use std::time::Duration;
 
 /// A queue whose way to the server can be cut.
@@ -23,7 +23,7 @@ impl Remote {
         let proxy = Proxy::start(format!("{host}:{port}")).await.expect("a proxy");
         // The last server counts.
         let through = format!("{};Server=tcp:127.0.0.1,{}", place.connection_string, proxy.address().port());
-        let options = SqlServerQueueOptions::new(through).with_lease(lease);
+        let options = patient(SqlServerQueueOptions::new(through)).with_lease(lease);
         Self { queue: place.open(options).await, proxy }
     }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 pub(crate) const SERVER: &str = "LATCHWORK_TEST_SQLSERVER";
 pub(crate) const QUEUE: QueueKind = QueueKind::Workflow;
 /// What has not come by then is lost.
-pub(crate) const LONG: Duration = Duration::from_secs(30);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 pub(crate) struct Place {
     pub(crate) connection_string: String,
@@ -42,7 +42,7 @@ impl Place {
     }
 
     pub(crate) fn options(&self) -> SqlServerQueueOptions {
-        SqlServerQueueOptions::new(self.connection_string.as_str())
+        patient(SqlServerQueueOptions::new(self.connection_string.as_str()))
     }
 
     pub(crate) fn context(&self) -> ProviderContext {
@@ -106,6 +106,11 @@ impl Drop for Place {
             }
         });
     }
+}
+
+/// With limits that a busy machine keeps.
+pub(crate) fn patient(options: SqlServerQueueOptions) -> SqlServerQueueOptions {
+    options.with_connect_timeout(LONG * 2).with_request_timeout(LONG * 2)
 }
 
 pub(crate) fn hints(count: usize) -> Vec<WorkItem> {
