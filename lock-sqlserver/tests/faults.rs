@@ -147,8 +147,8 @@ async fn a_restart_is_told_to_all_holders_and_the_next_request_connects_again() 
 #[tokio::test]
 async fn a_silent_server_is_noticed_by_the_heartbeat() -> Tested {
     let server = SimulatedSqlServer::start().await?;
-    let quick = options(&server).with_heartbeat(Duration::from_millis(20), Duration::from_secs(1));
-    let locks = SqlServerLocks::connect(&quick.with_connect_timeout(Duration::from_secs(1))).await?;
+    let quick = options(&server).with_heartbeat(Duration::from_millis(20), Duration::from_secs(4));
+    let locks = SqlServerLocks::connect(&quick.with_connect_timeout(Duration::from_secs(4))).await?;
     let guard = take(&locks, "x").await;
     tokio::time::sleep(Duration::from_millis(60)).await;
     assert!(!guard.is_lost(), "a heartbeat that is answered keeps the session");
