@@ -44,6 +44,10 @@ pub use latchwork_persistence_memory as persistence_memory;
 #[cfg(feature = "persistence-sqlite")]
 pub use latchwork_persistence_sqlite as persistence_sqlite;
 
+/// A store on SQL Server. Feature `persistence-sqlserver`.
+#[cfg(feature = "persistence-sqlserver")]
+pub use latchwork_persistence_sqlserver as persistence_sqlserver;
+
 /// What a workflow's source file needs: `use latchwork::prelude::*;`.
 pub mod prelude {
     pub use latchwork_core::{
@@ -69,6 +73,8 @@ pub mod prelude {
     pub use latchwork_persistence_memory::UseMemoryPersistence;
     #[cfg(feature = "persistence-sqlite")]
     pub use latchwork_persistence_sqlite::UseSqlitePersistence;
+    #[cfg(feature = "persistence-sqlserver")]
+    pub use latchwork_persistence_sqlserver::UseSqlServerPersistence;
     #[cfg(feature = "queue-local")]
     pub use latchwork_queue_local::UseLocalQueue;
     #[cfg(feature = "queue-sqlite")]

@@ -90,11 +90,14 @@ impl Nodes {
             // The case's own finding says more than a failed clean-up.
             let _ = tokio::time::timeout(STOP, node.stop(STOP)).await;
         }
+        if let Ok(Err(error)) = tokio::time::timeout(STOP, self.fixture.remove()).await {
+            println!("the store could not be removed: {error}");
+        }
     }
 
     /// A short span for this store's clock: far longer than a few calls take.
     pub(super) fn span(&self) -> Duration {
-        if self.clock.is_some() { Duration::from_secs(60) } else { Duration::from_millis(700) }
+        if self.clock.is_some() { Duration::from_secs(60) } else { self.fixture.span() }
     }
 
     /// Lets this many short spans go by, by the store's clock.
