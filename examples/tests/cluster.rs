@@ -213,7 +213,7 @@ fn an_unknown_scheme_and_a_missing_file_are_told_before_anything_is_made() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("data");
     for (arguments, told) in [
-        (["--store", "oracle:shop"], "--store oracle:shop: this program knows no store `oracle`; it knows sqlite:FILE"),
+        (["--store", "oracle:shop"], "--store oracle:...: this program knows no store `oracle`; it knows sqlite:FILE"),
         (["--queue", "kafka:shop"], "it knows sqlite:FILE"),
         (["--lock", "zookeeper:shop"], "it knows file:FOLDER"),
         (["--orders", "no-such.csv"], "no-such.csv cannot be opened"),
