@@ -8,7 +8,7 @@ use common::{COUNTS, Ended, LIMIT, cluster, wait};
 use std::{
     path::{Path, PathBuf},
     process::Command,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 /// Lines in the ledger.
