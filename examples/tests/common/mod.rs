@@ -1,4 +1,5 @@
 //! Running the cluster program.
+#![allow(dead_code, reason = "each test file uses its part")]
 
 use serde_json::Value;
 use std::{
@@ -10,9 +11,9 @@ use std::{
 };
 
 /// A run that takes longer hangs.
-pub const LIMIT: Duration = Duration::from_mins(3);
+pub(crate) const LIMIT: Duration = Duration::from_mins(3);
 
-pub fn cluster(folder: &Path, arguments: &[&str]) -> Command {
+pub(crate) fn cluster(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_cluster"));
     command.args(arguments).arg("--dir").arg(folder);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).env_remove("RUST_LOG");
@@ -21,31 +22,31 @@ pub fn cluster(folder: &Path, arguments: &[&str]) -> Command {
 
 /// What is left of a run.
 #[derive(Debug)]
-pub struct Ended {
-    pub status: ExitStatus,
-    pub out: String,
-    pub err: String,
+pub(crate) struct Ended {
+    pub(crate) status: ExitStatus,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 impl Ended {
-    pub fn of(command: &mut Command) -> Self {
+    pub(crate) fn of(command: &mut Command) -> Self {
         wait(command.spawn().expect("the program starts"))
     }
 
     /// The line of JSON, which is all there is on standard output.
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         assert_eq!(self.out.trim_end().lines().count(), 1, "{self:?}");
         serde_json::from_str(&self.out).expect("JSON")
     }
 
-    pub fn numbers<const N: usize>(&self, names: [&str; N]) -> [u64; N] {
+    pub(crate) fn numbers<const N: usize>(&self, names: [&str; N]) -> [u64; N] {
         let json = self.json();
         names.map(|name| json[name].as_u64().unwrap_or_else(|| panic!("{name} in {self:?}")))
     }
 }
 
 /// Waits for a process and for all that share its outputs: its nodes are gone, too.
-pub fn wait(mut child: Child) -> Ended {
+pub(crate) fn wait(mut child: Child) -> Ended {
     let (sender, texts) = mpsc::channel();
     let outputs: [Box<dyn Read + Send>; 2] =
         [Box::new(child.stdout.take().expect("an output")), Box::new(child.stderr.take().expect("an output"))];
@@ -72,4 +73,4 @@ pub fn wait(mut child: Child) -> Ended {
 }
 
 /// What the audit counts.
-pub const COUNTS: [&str; 5] = ["orders", "completed", "failed", "lost", "duplicated_transitions"];
+pub(crate) const COUNTS: [&str; 5] = ["orders", "completed", "failed", "lost", "duplicated_transitions"];
