@@ -19,6 +19,7 @@ mod error;
 mod ext;
 mod guard;
 mod key;
+pub mod lease;
 mod names;
 mod provider;
 
