@@ -1,4 +1,4 @@
-use super::{StoreFixture, cases, tools::Nodes};
+use super::{Skipped, StoreFixture, cases, tools::Nodes};
 use latchwork_core::BoxError;
 use std::{fmt, pin::Pin, time::Duration};
 
@@ -174,7 +174,13 @@ where
     Fut: Future<Output = Result<F, BoxError>>,
 {
     let failed = |reason: String| CaseFailed { case: case.name.to_owned(), reason };
-    let fixture = factory().await.map_err(|error| failed(format!("the fixture could not be made: {}", chain(&*error))))?;
+    let fixture = match factory().await {
+        Ok(fixture) => fixture,
+        Err(error) => match error.downcast_ref::<Skipped>() {
+            Some(Skipped(why)) => return Ok(Some(why)),
+            None => return Err(failed(format!("the fixture could not be made: {}", chain(&*error)))),
+        },
+    };
     let nodes = Nodes::open(Box::new(fixture)).await;
     let nodes = nodes.map_err(|error| failed(format!("two nodes could not be opened: {}", chain(&*error))))?;
     let result = tokio::time::timeout(TIME_LIMIT, (case.run)(&nodes)).await;

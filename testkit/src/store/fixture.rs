@@ -4,7 +4,19 @@ use latchwork_core::{
     BoxError,
     store::{PersistenceProvider, StepTransaction},
 };
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
+
+/// Why a fixture cannot be made here, for example because no server is named. A factory that fails with it skips its case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Skipped(pub &'static str);
+
+impl fmt::Display for Skipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "skipped: {}", self.0)
+    }
+}
+
+impl std::error::Error for Skipped {}
 
 /// What the suite needs to know of a store: how to open several nodes on one of them, and a few things that no trait offers.
 ///
@@ -23,6 +35,14 @@ pub trait StoreFixture: Send + Sync + 'static {
     /// its own clock, or was opened with the system's: the cases about time then wait in real time, some seconds in all.
     fn clock(&self) -> Option<VirtualClock> {
         None
+    }
+
+    /// Removes the store from its server, where it is on one. Called after the case, when all its nodes have been stopped.
+    ///
+    /// # Errors
+    /// What is left; the case has its own result all the same.
+    async fn remove(&self) -> Result<(), BoxError> {
+        Ok(())
     }
 
     /// Marks the schema, which exists, as that of a later version of the crate, which this one cannot know. `false` (the

@@ -72,7 +72,7 @@ mod fixture;
 mod tools;
 
 pub use case::{Case, CaseFailed, Report, block_on, run, run_all};
-pub use fixture::StoreFixture;
+pub use fixture::{Skipped, StoreFixture};
 pub use latchwork_core::{BoxError, async_trait};
 
 /// Makes one `#[test]` per case of the suite for stores, in the place where it stands.

@@ -90,6 +90,9 @@ impl Nodes {
             // The case's own finding says more than a failed clean-up.
             let _ = tokio::time::timeout(STOP, node.stop(STOP)).await;
         }
+        if let Ok(Err(error)) = tokio::time::timeout(STOP, self.fixture.remove()).await {
+            println!("the store could not be removed: {error}");
+        }
     }
 
     /// A short span for this store's clock: far longer than a few calls take.

@@ -16,6 +16,7 @@ mod pointer;
 mod provider;
 mod query;
 mod retention;
+pub mod stored;
 
 pub use checkpoint::{Checkpoint, CheckpointId, CheckpointOutcome, Committed, Due, HeaderUpdate, InvalidCheckpointId};
 pub use definition::{ClusterIdentity, DefineOutcome, DefinitionShape, IdentityOutcome};

@@ -1,0 +1,2 @@
+INSERT INTO @touched ([id]) SELECT DISTINCT m.[target] FROM @message AS m;
+BEGIN TRANSACTION;

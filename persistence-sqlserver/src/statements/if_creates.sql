@@ -1,0 +1,2 @@
+IF @creates IS NOT NULL
+BEGIN

@@ -1,0 +1,2 @@
+IF @events IS NOT NULL
+BEGIN

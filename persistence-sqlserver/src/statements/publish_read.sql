@@ -1,0 +1,1 @@
+DECLARE @now bigint, @number smallint, @locked int, @events nvarchar(max) = @P1;
