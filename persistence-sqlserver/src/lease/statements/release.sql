@@ -8,7 +8,7 @@ IF @live = 1
     -- By the primary key. Owner and token are compared: a stale release frees nothing.
     DELETE l
     FROM [latchwork].[lease_lock] AS l
-    INNER JOIN OPENJSON(@P3) WITH ([name] nvarchar(255) COLLATE Latin1_General_100_BIN2 '$.name', [fence] bigint '$.fence') AS r
-        ON r.[name] = l.[name]
+    INNER JOIN OPENJSON(@P3) WITH ([name] nvarchar(255) '$.name', [fence] bigint '$.fence') AS r
+        ON r.[name] COLLATE Latin1_General_100_BIN2 = l.[name]
     WHERE l.[host] = @P1 AND (r.[fence] IS NULL OR r.[fence] = l.[fence]);
 COMMIT TRANSACTION;
