@@ -71,7 +71,8 @@ impl Database {
         let mut session = self.session().await?;
         let views = "SELECT v.[name] FROM sys.views AS v WHERE v.[schema_id] = SCHEMA_ID(@P1);";
         let tables = "SELECT t.[name] FROM sys.tables AS t WHERE t.[schema_id] = SCHEMA_ID(@P1);";
-        for (kind, list) in [("VIEW", views), ("TABLE", tables)] {
+        let sequences = "SELECT s.[name] FROM sys.sequences AS s WHERE s.[schema_id] = SCHEMA_ID(@P1);";
+        for (kind, list) in [("VIEW", views), ("TABLE", tables), ("SEQUENCE", sequences)] {
             let found = session.query(list, &[&self.schema.as_str()], LIMIT).await?;
             for row in found.iter().flatten() {
                 let name = row.get::<&str, _>(0).ok_or("no name")?;
