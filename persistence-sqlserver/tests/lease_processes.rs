@@ -16,9 +16,8 @@ use latchwork_core::{
     },
 };
 use latchwork_engine::{StepContext, StepResult, Workflow, WorkflowBuilder, WorkflowHost};
-use latchwork_persistence_sqlserver::{
-    SqlServerLeaseLocks, SqlServerLeaseOptions, SqlServerStore, UseSqlServerLeaseLocking, UseSqlServerPersistence,
-};
+use latchwork_persistence_sqlite::UseSqlitePersistence;
+use latchwork_persistence_sqlserver::{SqlServerLeaseLocks, SqlServerLeaseOptions, SqlServerStore, UseSqlServerLeaseLocking};
 use latchwork_queue_local::UseLocalQueue;
 use latchwork_sqlserver_client::SchemaName;
 use serde::{Deserialize, Serialize};
@@ -50,10 +49,10 @@ struct Node {
 }
 
 impl Node {
-    fn start(role: &str, database: &Database) -> Result<Self, BoxError> {
+    fn start(role: &str, database: &Database, file: &str) -> Result<Self, BoxError> {
         let mut child = Command::new(std::env::current_exe()?)
             .args(["--exact", "child", "--nocapture", "--test-threads=1"])
-            .env(SCRIPT, format!("{role} {}", database.namespace))
+            .env(SCRIPT, format!("{role} {} {file}", database.namespace))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
@@ -140,12 +139,12 @@ impl Workflow for Job {
     }
 }
 
-async fn host(database: &Database, node: &str, ends: bool) -> Result<WorkflowHost, BoxError> {
+async fn host(database: &Database, node: &str, file: &str, ends: bool) -> Result<WorkflowHost, BoxError> {
     let builder = WorkflowHost::builder()
         .namespace(database.namespace.clone())
         .node_id(node)
         .poll_interval(Duration::from_secs(1))
-        .use_sqlserver_persistence(database.connection_string.as_str())
+        .use_sqlite_persistence(file)
         .use_sqlserver_lease_locking_with(options(database, node))
         .use_local_queue()
         .service(Ends(ends))
@@ -153,11 +152,18 @@ async fn host(database: &Database, node: &str, ends: bool) -> Result<WorkflowHos
     Ok(builder.start().await?)
 }
 
+/// Resolves when the parent is gone: a child whose parent was killed must not stay.
+async fn orphaned() -> Result<(), BoxError> {
+    tokio::task::spawn_blocking(|| std::io::stdin().lines().next()).await?;
+    Ok(())
+}
+
 /// Not a test: what a child does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child() -> Result<(), BoxError> {
     let Ok(script) = std::env::var(SCRIPT) else { return Ok(()) };
-    let (role, namespace) = script.split_once(' ').ok_or("a bad script")?;
+    let (role, rest) = script.split_once(' ').ok_or("a bad script")?;
+    let (namespace, file) = rest.split_once(' ').ok_or("a bad script")?;
     let database = Database {
         connection_string: std::env::var("LATCHWORK_TEST_SQLSERVER")?,
         namespace: Namespace::new(namespace)?,
@@ -172,7 +178,7 @@ async fn child() -> Result<(), BoxError> {
                 held.push(locks.try_lock(&format!("held-{number}")).await?.ok_or("not free")?);
             }
             println!("holding");
-            std::future::pending::<()>().await;
+            orphaned().await?;
         }
         "pause" => {
             let store = database.store("child").await?;
@@ -194,9 +200,9 @@ async fn child() -> Result<(), BoxError> {
             locks.stop(SOON).await?;
         }
         "work" => {
-            let _host = host(&database, "child", false).await?;
+            let _host = host(&database, "child", file, false).await?;
             println!("started");
-            std::future::pending::<()>().await;
+            orphaned().await?;
         }
         _ => return Err("a bad role".into()),
     }
@@ -207,7 +213,7 @@ async fn child() -> Result<(), BoxError> {
 async fn k49_locks_of_a_killed_process_are_taken_over_after_its_lease() -> Result<(), BoxError> {
     let Some(database) = schema().await else { return Ok(()) };
     let locks = SqlServerLeaseLocks::connect(&options(&database, "parent")).await?;
-    let mut node = Node::start("hold", &database)?;
+    let mut node = Node::start("hold", &database, "")?;
     node.hear("holding")?;
     assert!(locks.try_lock("held-7").await?.is_none());
     node.child.kill()?;
@@ -233,7 +239,7 @@ async fn k01_a_paused_process_learns_on_waking_and_what_it_writes_is_refused() -
     instance.id = id();
     store.create(&[instance]).await?;
     let locks = SqlServerLeaseLocks::connect(&options(&database, "parent")).await?;
-    let mut node = Node::start("pause", &database)?;
+    let mut node = Node::start("pause", &database, "")?;
     node.hear("holding")?;
     node.signal("STOP")?;
     let guard = locks.lock("paused", SOON).await?.ok_or("never taken over")?;
@@ -254,14 +260,16 @@ async fn k01_a_paused_process_learns_on_waking_and_what_it_writes_is_refused() -
 #[tokio::test(flavor = "multi_thread")]
 async fn the_work_of_a_killed_host_goes_on_at_another() -> Result<(), BoxError> {
     let Some(database) = schema().await else { return Ok(()) };
-    let mut node = Node::start("work", &database)?;
+    let folder = tempfile::tempdir()?;
+    let file = format!("sqlite:{}", folder.path().join("orders.db").display());
+    let mut node = Node::start("work", &database, &file)?;
     node.hear("started")?;
     // Calls only, so that the other one runs it.
     let caller = WorkflowHost::builder()
         .namespace(database.namespace.clone())
         .node_id("caller")
         .configure(|options| options.run_workflows = false)
-        .use_sqlserver_persistence(database.connection_string.as_str())
+        .use_sqlite_persistence(file.as_str())
         .use_sqlserver_lease_locking_with(options(&database, "caller"))
         .use_local_queue()
         .workflow(Job)
@@ -269,7 +277,7 @@ async fn the_work_of_a_killed_host_goes_on_at_another() -> Result<(), BoxError> 
         .await?;
     let job = caller.start_workflow::<Job>(Count::default()).await?;
     node.hear("running")?;
-    let host = host(&database, "parent", true).await?;
+    let host = host(&database, "parent", &file, true).await?;
     node.child.kill()?;
     node.child.wait()?;
     let done = tokio::time::timeout(SOON, job.completion()).await??;

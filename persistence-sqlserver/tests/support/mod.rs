@@ -71,14 +71,15 @@ impl Database {
         let mut session = self.session().await?;
         let views = "SELECT v.[name] FROM sys.views AS v WHERE v.[schema_id] = SCHEMA_ID(@P1);";
         let tables = "SELECT t.[name] FROM sys.tables AS t WHERE t.[schema_id] = SCHEMA_ID(@P1);";
-        let sequences = "SELECT s.[name] FROM sys.sequences AS s WHERE s.[schema_id] = SCHEMA_ID(@P1);";
-        for (kind, list) in [("VIEW", views), ("TABLE", tables), ("SEQUENCE", sequences)] {
+        for (kind, list) in [("VIEW", views), ("TABLE", tables)] {
             let found = session.query(list, &[&self.schema.as_str()], LIMIT).await?;
             for row in found.iter().flatten() {
                 let name = row.get::<&str, _>(0).ok_or("no name")?;
                 session.batch(&format!("DROP {kind} [{}].[{name}];", self.schema), LIMIT).await?;
             }
         }
+        // By its name: a stand-in's list of sequences is empty.
+        session.batch(&format!("DROP SEQUENCE IF EXISTS [{}].[lease_fence];", self.schema), LIMIT).await?;
         session.batch(&format!("IF SCHEMA_ID(N'{0}') IS NOT NULL DROP SCHEMA [{0}];", self.schema), LIMIT).await?;
         Ok(())
     }
