@@ -32,6 +32,8 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("retention::PURGE", retention::PURGE),
 ];
 
+const DELETED: &str = "the parser knows no OUTPUT of a DELETE with a join";
+
 #[test]
 fn all_that_is_sent_is_transact_sql() {
     let query = InstanceQuery::new()
@@ -51,6 +53,8 @@ fn all_that_is_sent_is_transact_sql() {
     let exceptions = [
         Exception::new("BREAK;", "SELECT 1;", "the parser knows no end of a loop"),
         Exception::new("OPTION (FORCE ORDER, LOOP JOIN)", "", "the parser knows no hints of queries"),
+        Exception::new("OUTPUT deleted.[instance], deleted.[subscription] INTO @taken ([instance], [subscription])", "", DELETED),
+        Exception::new("OUTPUT deleted.[instance], deleted.[subscription] INTO @freed ([instance], [subscription])", "", DELETED),
         Exception::new("SCHEMA::", "SCHEMA ", "the parser knows no class of what a right is on"),
     ];
     assert_eq!(grammar::check(constants.chain([("query::find", find)]).chain(batches), &exceptions), Ok(()));
