@@ -10,12 +10,16 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-#[cfg(feature = "sqlserver")]
-use latchwork::queue_sqlserver::SqlServerQueueOptions;
 use latchwork::{WorkflowHostBuilder, persistence_sqlite::SqliteOptions, prelude::*, queue_sqlite::SqliteQueueOptions};
+#[cfg(feature = "sqlserver")]
+use latchwork::{persistence_sqlserver::SqlServerLeaseOptions, queue_sqlserver::SqlServerQueueOptions};
 
 /// How long the work of a killed node stays with it. The shortest that the queue recommends, so that the take-over is seen.
 const QUEUE_LEASE: Duration = Duration::from_millis(2_500);
+
+/// How often a node renews its lease of locks; a killed one's are free after twice this, so that the take-over is seen.
+#[cfg(feature = "sqlserver")]
+const LOCK_RENEWAL: Duration = Duration::from_secs(3);
 
 /// The URLs of SQL Server, when they are built in; else how to build them in.
 const SQLSERVER: &str =
@@ -145,7 +149,10 @@ fn use_lock(builder: WorkflowHostBuilder, url: &ProviderUrl) -> Result<WorkflowH
         #[cfg(feature = "sqlserver")]
         "sqlserver" => Ok(builder.use_sqlserver_locking(url.rest.as_str())),
         #[cfg(feature = "sqlserver")]
-        "sqlserver-lease" => Ok(builder.use_sqlserver_lease_locking(url.rest.as_str())),
+        "sqlserver-lease" => {
+            let options = SqlServerLeaseOptions::new(url.rest.as_str()).with_renewal_period(LOCK_RENEWAL);
+            Ok(builder.use_sqlserver_lease_locking_with(options))
+        }
         _ => unknown("lock", url, &["file:FOLDER", SQLSERVER]),
     }
 }

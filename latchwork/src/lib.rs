@@ -74,7 +74,7 @@ pub mod prelude {
     #[cfg(feature = "persistence-sqlite")]
     pub use latchwork_persistence_sqlite::UseSqlitePersistence;
     #[cfg(feature = "persistence-sqlserver")]
-    pub use latchwork_persistence_sqlserver::UseSqlServerPersistence;
+    pub use latchwork_persistence_sqlserver::{UseSqlServerLeaseLocking, UseSqlServerPersistence};
     #[cfg(feature = "queue-local")]
     pub use latchwork_queue_local::UseLocalQueue;
     #[cfg(feature = "queue-sqlite")]
