@@ -12,6 +12,12 @@ pub(crate) const MOST: usize = 50;
 /// The most releases of one request when a provider stops; each is a parameter, of which there may be 2,100.
 const MOST_RELEASES: usize = 1_000;
 
+/// The smallest sign of life.
+const HEARTBEAT: &str = "SELECT 1 AS alive";
+const DATABASE: &str = "SELECT DB_NAME() AS name";
+const TEST: &str = "SELECT APPLOCK_TEST(N'public', @P1, @P2, N'Session') AS grantable";
+const MODE: &str = "SELECT APPLOCK_MODE(N'public', @P1, N'Session') AS mode";
+
 /// One of the two things that are asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
@@ -126,34 +132,37 @@ pub(crate) async fn is_held_elsewhere(
     mode: LockMode,
     limit: Duration,
 ) -> Result<bool, SqlServerError> {
-    let sql = "SELECT APPLOCK_TEST(N'public', @P1, @P2, N'Session') AS grantable";
-    let results = session.query(sql, &[&name, &Verb::Acquire(mode).as_str()], limit).await?;
+    let results = session.query(TEST, &[&name, &Verb::Acquire(mode).as_str()], limit).await?;
     Ok(first(&results).and_then(|row| number(row, "grantable")) == Some(0))
 }
 
 /// Whether the session itself holds the name.
 pub(crate) async fn is_held_here(session: &mut Session, name: &str, limit: Duration) -> Result<bool, SqlServerError> {
-    let sql = "SELECT APPLOCK_MODE(N'public', @P1, N'Session') AS mode";
-    let results = session.query(sql, &[&name], limit).await?;
+    let results = session.query(MODE, &[&name], limit).await?;
     let mode = first(&results).and_then(|row| row.try_get::<&str, _>("mode").ok().flatten());
     mode.map(|mode| mode != "NoLock").ok_or_else(|| SqlServerError::protocol("an answer without a lock mode"))
+}
+
+/// A request that frees so many.
+fn release_text(count: usize) -> String {
+    let mut text = String::from("SET NOCOUNT ON\nDECLARE @n int\n");
+    for number in 1..=count {
+        let _ = write!(
+            text,
+            "BEGIN TRY EXEC sp_releaseapplock @Resource = @P{number}, @LockOwner = N'Session' END TRY\n\
+             BEGIN CATCH SET @n = ERROR_NUMBER() END CATCH\n"
+        );
+    }
+    text.push_str("SELECT @n AS error");
+    text
 }
 
 /// Frees all of these, each once for every time it is named.
 pub(crate) async fn release_all(session: &mut Session, names: &[Arc<str>], limit: Duration) -> Result<(), SqlServerError> {
     for names in names.chunks(MOST_RELEASES) {
-        let mut text = String::from("SET NOCOUNT ON\nDECLARE @n int\n");
-        for number in 1..=names.len() {
-            let _ = write!(
-                text,
-                "BEGIN TRY EXEC sp_releaseapplock @Resource = @P{number}, @LockOwner = N'Session' END TRY\n\
-                 BEGIN CATCH SET @n = ERROR_NUMBER() END CATCH\n"
-            );
-        }
-        text.push_str("SELECT @n AS error");
         let values: Vec<&str> = names.iter().map(|name| &**name).collect();
         let parameters: Vec<&dyn ToSql> = values.iter().map(|value| value as &dyn ToSql).collect();
-        let results = session.query(&text, &parameters, limit).await?;
+        let results = session.query(&release_text(names.len()), &parameters, limit).await?;
         if let Some(error) = first(&results).and_then(|row| number(row, "error")) {
             tracing::warn!(error, "a lock could not be freed as its provider stopped; it ends with the session");
         }
@@ -161,23 +170,53 @@ pub(crate) async fn release_all(session: &mut Session, names: &[Arc<str>], limit
     Ok(())
 }
 
-/// The smallest sign of life.
+/// Asks for a sign of life.
 pub(crate) async fn heartbeat(session: &mut Session, limit: Duration) -> Result<(), SqlServerError> {
-    session.query("SELECT 1 AS alive", &[], limit).await.map(drop)
+    session.query(HEARTBEAT, &[], limit).await.map(drop)
 }
 
 /// The database that the session is in.
 pub(crate) async fn database(session: &mut Session, limit: Duration) -> Result<String, SqlServerError> {
-    let results = session.query("SELECT DB_NAME() AS name", &[], limit).await?;
+    let results = session.query(DATABASE, &[], limit).await?;
     let name = first(&results).and_then(|row| row.try_get::<&str, _>("name").ok().flatten());
     name.map(str::to_owned).ok_or_else(|| SqlServerError::protocol("an answer without a database"))
 }
 
+fn draw_text(sequence: &str) -> String {
+    format!("SELECT NEXT VALUE FOR {sequence} AS fence")
+}
+
 /// Draws a number from the sequence, to see that it is there.
 pub(crate) async fn draw(session: &mut Session, sequence: &str, limit: Duration) -> Result<(), SqlServerError> {
-    let results = session.query(&format!("SELECT NEXT VALUE FOR {sequence} AS fence"), &[], limit).await?;
+    let results = session.query(&draw_text(sequence), &[], limit).await?;
     match first(&results).and_then(|row| number(row, "fence")) {
         Some(0..) => Ok(()),
         _ => Err(SqlServerError::protocol(format!("the sequence {sequence} does not yield positive numbers of the type bigint"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use latchwork_testkit::sqlserver::grammar::{self, Exception};
+
+    #[test]
+    fn all_that_is_sent_is_transact_sql() {
+        let sequence = "[dbo].[fence]";
+        let statements = [
+            ("heartbeat", HEARTBEAT.to_owned()),
+            ("database", DATABASE.to_owned()),
+            ("test", TEST.to_owned()),
+            ("mode", MODE.to_owned()),
+            ("draw", draw_text(sequence)),
+            ("one", text(1, None)),
+            ("most, fenced", text(MOST, Some(sequence))),
+            ("releases", release_text(MOST_RELEASES)),
+        ];
+        let exceptions = [
+            Exception::new("EXEC @r = ", "EXEC ", "the parser knows no return code of a procedure"),
+            Exception::new("NEXT VALUE FOR [dbo].[fence]", "1", "the parser knows no value of a sequence"),
+        ];
+        assert_eq!(grammar::check(statements, &exceptions), Ok(()));
     }
 }

@@ -36,6 +36,8 @@ pub(crate) struct Ask {
     pub(crate) turn: Turn,
     pub(crate) key: LockKey,
     pub(crate) mode: LockMode,
+    /// Whether the server is asked for the second time, after a refusal that it did not explain.
+    pub(crate) again: bool,
     pub(crate) reply: oneshot::Sender<Attempt>,
 }
 
@@ -342,7 +344,7 @@ impl Connection {
     }
 
     fn granted(&mut self, ask: Ask, fence: Option<u64>) {
-        let Ask { turn, key, mode, reply } = ask;
+        let Ask { turn, key, mode, reply, .. } = ask;
         let name = turn.name().clone();
         match turn.granted(key, mode, self.number, fence, LossSignal::new()) {
             // For nobody: the guard's drop gives it back.
@@ -365,6 +367,8 @@ impl Connection {
                     let Ask { turn, reply, .. } = ask;
                     let _ = reply.send(Attempt::Contended(turn));
                 }
+                // Without a word of why: who held it may have freed it since.
+                Ok(false) if outcome.error == 0 && !ask.again => self.acquires.push_front(Ask { again: true, ..ask }),
                 Ok(false) => ask.refuse(&outcome),
                 Err(error) => {
                     self.lose(&error);

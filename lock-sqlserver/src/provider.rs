@@ -109,7 +109,7 @@ impl Shard {
     async fn ask(&self, turn: Turn, request: &LockRequest) -> Attempt {
         let (reply, answer) = oneshot::channel();
         // When nobody waits for the answer any more it is dropped: a grant is given back, a turn passes on.
-        let ask = Ask { turn, key: request.key.clone(), mode: request.mode, reply };
+        let ask = Ask { turn, key: request.key.clone(), mode: request.mode, again: false, reply };
         if self.commands.send(Command::Acquire(ask)).is_err() {
             return Attempt::Stopped;
         }

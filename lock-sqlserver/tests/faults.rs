@@ -1,20 +1,19 @@
 //! What goes wrong between a provider and its server, each on the simulated one.
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "tests may")]
 
+mod support;
+
 use latchwork_core::{
     BoxError,
     lock::{DistributedLockProvider, LockError, LockGuard, LockKey, LockProviderExt, LockRequest, Loss, Wait},
     name::Namespace,
 };
 use latchwork_lock_sqlserver::{SqlServerLockOptions, SqlServerLocks};
-use latchwork_sqlserver_client::{Session, SqlServerOptions};
 use latchwork_testkit::sqlserver::SimulatedSqlServer;
 use std::{collections::BTreeSet, task::Poll, time::Duration};
+use support::{PATIENCE, loss, take};
 
 type Tested = Result<(), BoxError>;
-
-/// Never waited out by a provider that is right.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 fn options(server: &SimulatedSqlServer) -> SqlServerLockOptions {
     SqlServerLockOptions::new(server.connection_string()).with_node("one")
@@ -22,14 +21,6 @@ fn options(server: &SimulatedSqlServer) -> SqlServerLockOptions {
 
 async fn connect(server: &SimulatedSqlServer) -> Result<SqlServerLocks, LockError> {
     SqlServerLocks::connect(&options(server)).await
-}
-
-async fn take(locks: &SqlServerLocks, name: &str) -> LockGuard {
-    locks.try_lock(name).await.expect("answered").expect("free")
-}
-
-async fn loss(guard: &LockGuard) -> Loss {
-    tokio::time::timeout(PATIENCE, guard.lost()).await.expect("told of the loss")
 }
 
 /// Until the server holds nothing, on its own or after what the provider has still to send.
@@ -40,33 +31,6 @@ async fn until_nothing_is_held(server: &SimulatedSqlServer) {
         }
     };
     tokio::time::timeout(PATIENCE, freed).await.expect("everything is freed");
-}
-
-/// A program that knows nothing of this crate.
-async fn call(session: &mut Session, sql: &str) -> i64 {
-    let results = session.query(sql, &[], PATIENCE).await.expect("answered");
-    results[0][0].get("code").expect("a code")
-}
-
-const WORKFLOW_CORE: &str = "DECLARE @r int; EXEC @r = sp_getapplock @Resource = 'wfc:x', @LockOwner = 'Session', \
-                             @LockMode = 'Exclusive', @LockTimeout = 0; SELECT @r AS code";
-
-#[tokio::test]
-async fn workflow_cores_own_call_and_this_provider_exclude_each_other() -> Tested {
-    let server = SimulatedSqlServer::start().await?;
-    let locks = connect(&server).await?;
-    let mut other = Session::open(&SqlServerOptions::new(server.connection_string())).await?;
-    let guard = take(&locks, "x").await;
-    assert_eq!(call(&mut other, WORKFLOW_CORE).await, -1);
-    guard.release().await?;
-    assert_eq!(call(&mut other, WORKFLOW_CORE).await, 0);
-    assert!(locks.try_lock("x").await?.is_none());
-    let waiting = locks.lock("x", PATIENCE);
-    let free = "DECLARE @r int; EXEC @r = sp_releaseapplock @Resource = 'wfc:x', @LockOwner = 'Session'; SELECT @r AS code";
-    let (granted, code) = tokio::join!(waiting, call(&mut other, free));
-    assert!(granted?.is_some());
-    assert_eq!(code, 0);
-    Ok(())
 }
 
 #[tokio::test]
@@ -183,8 +147,8 @@ async fn a_restart_is_told_to_all_holders_and_the_next_request_connects_again() 
 #[tokio::test]
 async fn a_silent_server_is_noticed_by_the_heartbeat() -> Tested {
     let server = SimulatedSqlServer::start().await?;
-    let quick = options(&server).with_heartbeat(Duration::from_millis(20), Duration::from_secs(1));
-    let locks = SqlServerLocks::connect(&quick.with_connect_timeout(Duration::from_secs(1))).await?;
+    let quick = options(&server).with_heartbeat(Duration::from_millis(20), Duration::from_secs(4));
+    let locks = SqlServerLocks::connect(&quick.with_connect_timeout(Duration::from_secs(4))).await?;
     let guard = take(&locks, "x").await;
     tokio::time::sleep(Duration::from_millis(60)).await;
     assert!(!guard.is_lost(), "a heartbeat that is answered keeps the session");
@@ -262,6 +226,10 @@ async fn return_codes_mean_what_the_table_says() -> Tested {
     server.answer_next_acquire(-999, Some("An invalid parameter was specified."));
     let error = locks.try_lock("x").await.expect_err("refused");
     assert!(matches!(error, LockError::Refused { .. }) && error.to_string().contains("An invalid parameter"), "{error}");
+    // Without an error the holder may have freed it just then: it is asked once more, and not again and again.
+    server.answer_next_acquire(-999, None);
+    take(&locks, "x").await.release().await?;
+    server.answer_next_acquire(-999, None);
     server.answer_next_acquire(-999, None);
     assert!(matches!(locks.try_lock("x").await, Err(LockError::Refused { .. })));
     // The same code, and another session that holds it.
@@ -299,6 +267,75 @@ async fn k07_an_acquire_that_is_dropped_at_any_await_leaves_nothing_held() -> Te
             assert_eq!(locks.held_names(), 0, "after {polls} polls");
         }
     }
+    Ok(())
+}
+
+#[tokio::test]
+async fn k07_a_release_that_is_dropped_at_any_await_frees_all_the_same() -> Tested {
+    let server = SimulatedSqlServer::start().await?;
+    let locks = connect(&server).await?;
+    server.delay(Duration::from_millis(2));
+    for polls in 0..12 {
+        let guard = take(&locks, "x").await;
+        let mut release = Box::pin(guard.release());
+        for _ in 0..polls {
+            if std::future::poll_fn(|context| Poll::Ready(release.as_mut().poll(context).is_ready())).await {
+                break;
+            }
+            tokio::time::sleep(Duration::from_micros(500)).await;
+        }
+        drop(release);
+        until_nothing_is_held(&server).await;
+        assert_eq!(locks.held_names(), 0, "after {polls} polls");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_read_only_database_has_locks_but_no_numbers_for_them() -> Tested {
+    let server = SimulatedSqlServer::start().await?;
+    server.create_sequence("dbo.fence");
+    let fenced = options(&server).with_fencing_sequence("dbo.fence");
+    let numbered = SqlServerLocks::connect(&fenced).await?;
+    let read_only = Some((3906, "Failed to update database \"orders\" because the database is read-only."));
+    server.fail("dbo.fence", read_only);
+    let locks = connect(&server).await?;
+    take(&locks, "x").await.release().await?;
+    // A lock without its number is none, and is given back.
+    let error = numbered.try_lock("x").await.expect_err("refused");
+    assert!(matches!(error, LockError::Refused { .. }) && error.to_string().contains("read-only"), "{error}");
+    until_nothing_is_held(&server).await;
+    let error = SqlServerLocks::connect(&fenced).await.expect_err("refused");
+    assert!(matches!(error, LockError::Refused { .. }) && error.to_string().contains("read-only"), "{error}");
+    server.fail("dbo.fence", None);
+    assert!(take(&numbered, "x").await.fencing_token().is_some());
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_missing_permission_is_told_with_the_servers_words() -> Tested {
+    let server = SimulatedSqlServer::start().await?;
+    server.create_sequence("dbo.fence");
+    let denied = Some((229, "The UPDATE permission was denied on the object 'fence'."));
+    server.fail("dbo.fence", denied);
+    let error = SqlServerLocks::connect(&options(&server).with_fencing_sequence("dbo.fence")).await.expect_err("refused");
+    assert!(matches!(error, LockError::Refused { .. }) && error.to_string().contains("UPDATE permission"), "{error}");
+    let locks = SqlServerLocks::connect(&options(&server).with_connections(1)).await?;
+    let denied = Some((229, "The EXECUTE permission was denied on the object 'sp_getapplock'."));
+    server.fail("sp_getapplock", denied);
+    let error = locks.try_lock("x").await.expect_err("refused");
+    assert!(matches!(error, LockError::Refused { .. }) && !error.is_retryable(), "{error}");
+    assert!(error.to_string().contains("229") && error.to_string().contains("EXECUTE permission"), "{error}");
+    server.fail("sp_getapplock", None);
+    // What may be taken and not be freed ends with its session.
+    let guard = take(&locks, "x").await;
+    let beside = take(&locks, "beside").await;
+    server.fail("sp_releaseapplock", Some((229, "The EXECUTE permission was denied on the object 'sp_releaseapplock'.")));
+    let error = guard.release().await.expect_err("not freed alone");
+    let reason = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
+    assert!(reason.contains("EXECUTE permission"), "{error}: {reason}");
+    assert_eq!(loss(&beside).await, Loss::SessionClosed);
+    until_nothing_is_held(&server).await;
     Ok(())
 }
 

@@ -12,9 +12,7 @@ use latchwork_core::{
     clock::whole_micros,
     limits::{ERROR_TEXT_BYTES, cut},
     queue::WorkItem,
-    store::{
-        Checkpoint, CheckpointOutcome, Committed, Due, EventId, InstanceId, PointerId, Revision, SubscriptionId, stored,
-    },
+    store::{Checkpoint, CheckpointOutcome, Committed, Due, EventId, InstanceId, PointerId, Revision, SubscriptionId, stored},
 };
 use serde::Serialize;
 use std::{
@@ -24,7 +22,8 @@ use std::{
 };
 
 /// Checkpoints that concern nobody else, and wait for nothing.
-pub(crate) const QUIET: &str = batch!("begin" "commit_declare" "begin_transaction" "commit_heads" "commit_rows" "commit_answer" "commit");
+pub(crate) const QUIET: &str =
+    batch!("begin" "commit_declare" "begin_transaction" "commit_heads" "commit_rows" "commit_answer" "commit");
 
 /// Any checkpoints.
 pub(crate) const WHOLE: &str = batch!("begin" "commit_declare" "commit_more_declare" "events_declare" "create_declare" "messages_declare"

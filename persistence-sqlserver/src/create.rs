@@ -10,7 +10,8 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 
 /// Finds what is there, and inserts the rest.
-pub(crate) const CREATE: &str = batch!("begin" "create_begin" "create_declare" "create_read" "create_now" "create_write" "create_answer" "commit");
+pub(crate) const CREATE: &str =
+    batch!("begin" "create_begin" "create_declare" "create_read" "create_now" "create_write" "create_answer" "commit");
 
 /// An instance on its way: place, number of its creator, id, definition, version, fingerprint, business key, reference, parent, its
 /// pointer, data.

@@ -46,7 +46,9 @@ impl Failure {
             Self::Server(error) => match error {
                 SqlServerError::Stopped => StoreErrorKind::Stopped,
                 SqlServerError::Schema { .. } => StoreErrorKind::Schema,
-                SqlServerError::LogIn { .. } | SqlServerError::NoTls { .. } | SqlServerError::Tls { .. } => StoreErrorKind::Denied,
+                SqlServerError::LogIn { .. } | SqlServerError::NoTls { .. } | SqlServerError::Tls { .. } => {
+                    StoreErrorKind::Denied
+                }
                 SqlServerError::ConnectionString { .. } => StoreErrorKind::Invalid,
                 SqlServerError::Server { number, .. } => match number {
                     1101 | 1105 | 9002 | 40544 => StoreErrorKind::Full,

@@ -34,10 +34,11 @@ pub(crate) fn appended(count: usize, rows: Vec<Columns>) -> Result<Vec<AppendOut
     let mut answers = BTreeMap::new();
     for mut columns in rows {
         let (_, at) = (columns.int()?, columns.number::<usize>()?);
-        let (definition, version, status, id) = (columns.opt_text()?, columns.number()?, columns.opt_text()?, columns.instance()?);
-        let status = status.as_deref().map(|name| {
-            WorkflowStatus::from_stored(name).ok_or_else(|| Failure::corrupt(format!("{name:?} is no status")))
-        });
+        let (definition, version, status, id) =
+            (columns.opt_text()?, columns.number()?, columns.opt_text()?, columns.instance()?);
+        let status = status
+            .as_deref()
+            .map(|name| WorkflowStatus::from_stored(name).ok_or_else(|| Failure::corrupt(format!("{name:?} is no status"))));
         let answer = match (status.transpose()?, definition) {
             (None, _) => AppendOutcome::Unknown,
             (Some(status), Some(definition)) if !status.is_terminal() => {

@@ -1,12 +1,6 @@
 //! Lanes: what is asked often, so that all that waits at the same moment shares a round trip.
 
-use crate::{
-    checkpoint, create,
-    error::Failure,
-    event, inbox,
-    load,
-    server::Server,
-};
+use crate::{checkpoint, create, error::Failure, event, inbox, load, server::Server};
 use latchwork_core::{
     limits::{GROUP_BYTES, GROUP_CHECKPOINTS, STATEMENT_ROWS},
     queue::WorkItem,
@@ -14,11 +8,7 @@ use latchwork_core::{
         AppendOutcome, Checkpoint, CheckpointOutcome, Control, CreateOutcome, InstanceId, LoadedInstance, NewEvent, NewInstance,
     },
 };
-use std::{
-    collections::HashMap,
-    fmt,
-    sync::Arc,
-};
+use std::{collections::HashMap, fmt, sync::Arc};
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio_util::task::TaskTracker;
 
@@ -286,7 +276,8 @@ impl Work for Loads {
                 }
             }
         }
-        let busy = || Failure::from(latchwork_sqlserver_client::SqlServerError::closed("an instance was written whenever it was read"));
+        let busy =
+            || Failure::from(latchwork_sqlserver_client::SqlServerError::closed("an instance was written whenever it was read"));
         items.iter().map(|id| found.get(id).cloned().ok_or_else(busy)).collect()
     }
 

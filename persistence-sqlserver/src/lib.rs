@@ -18,6 +18,8 @@ mod create;
 mod definition;
 mod error;
 mod event;
+#[cfg(test)]
+mod grammar;
 mod inbox;
 mod lanes;
 mod lease;

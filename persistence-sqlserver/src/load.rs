@@ -8,8 +8,8 @@ use crate::{
 use latchwork_core::{
     limits::TOMBSTONE_RESULT_BYTES,
     store::{
-        Activity, CheckpointId, Encoded, ErrorRecord, Fence, InstanceId, InstanceRecord, LoadedInstance, Page, PointerId, PointerRecord,
-        Revision, Subscription, Tombstone,
+        Activity, CheckpointId, Encoded, ErrorRecord, Fence, InstanceId, InstanceRecord, LoadedInstance, Page, PointerId,
+        PointerRecord, Revision, Subscription, Tombstone,
     },
 };
 use std::collections::BTreeMap;
@@ -32,8 +32,7 @@ WHERE p.[instance] = CAST(@P1 AS char(36)) AND p.[sequence] > @P2
 ORDER BY p.[sequence];";
 
 /// Waits for a commit that is under way, which the outcome of is asked for. By the primary key.
-pub(crate) const FENCE: &str =
-    "SELECT i.[revision], i.[writer] FROM [latchwork].[instance] AS i WITH (READCOMMITTEDLOCK) WHERE i.[id] = CAST(@P1 AS char(36));";
+pub(crate) const FENCE: &str = "SELECT i.[revision], i.[writer] FROM [latchwork].[instance] AS i WITH (READCOMMITTEDLOCK) WHERE i.[id] = CAST(@P1 AS char(36));";
 
 /// An instance with its data and its attributes, or what is left of it. First the instance, then the tombstone: a purge that comes
 /// between them has left one. By the primary keys.

@@ -17,10 +17,10 @@ use latchwork_core::{
     options::ProviderContext,
     store::{
         ActivityClaim, ActivityOutcome, ActivityToken, AppendOutcome, Checkpoint, CheckpointOutcome, ClusterIdentity, Control,
-        CreateOutcome, DefineOutcome, DefinitionShape, Encoded, ErrorRecord, ExclusiveClaim, Fence, IdentityOutcome, InboxRow, InstanceId,
-        InstanceQuery, InstanceRecord, InstanceSummary, LoadedInstance, NewEvent, NewInstance, Page, PersistenceProvider,
-        PointerId, PointerRecord, PublishOutcome, PurgeReport, PurgeRequest, RunnablePage, RunnableQuery, SchemaMode,
-        StepTransaction, StoreCapabilities, StoreClock, StoreError, StoreErrorKind, StoreStatistics, SubmitOutcome,
+        CreateOutcome, DefineOutcome, DefinitionShape, Encoded, ErrorRecord, ExclusiveClaim, Fence, IdentityOutcome, InboxRow,
+        InstanceId, InstanceQuery, InstanceRecord, InstanceSummary, LoadedInstance, NewEvent, NewInstance, Page,
+        PersistenceProvider, PointerId, PointerRecord, PublishOutcome, PurgeReport, PurgeRequest, RunnablePage, RunnableQuery,
+        SchemaMode, StepTransaction, StoreCapabilities, StoreClock, StoreError, StoreErrorKind, StoreStatistics, SubmitOutcome,
     },
 };
 use latchwork_sqlserver_client::{MigrationSet, SqlServerOptions, SqlServerPool};
@@ -58,7 +58,10 @@ struct Open {
 
 impl fmt::Debug for SqlServerStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqlServerStore").field("domain", &self.domain).field("schema", &self.server.schema).finish_non_exhaustive()
+        f.debug_struct("SqlServerStore")
+            .field("domain", &self.domain)
+            .field("schema", &self.server.schema)
+            .finish_non_exhaustive()
     }
 }
 

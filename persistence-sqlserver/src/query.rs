@@ -8,8 +8,8 @@ use crate::{
 use latchwork_core::{
     clock::Timestamp,
     store::{
-        AttributeFilter, AttributeValue, Comparison, InstanceHeader, InstanceId, InstanceQuery, InstanceSummary, Page, RunnableItem,
-        RunnablePage, RunnableQuery, StoreStatistics, WorkflowStatus,
+        AttributeFilter, AttributeValue, Comparison, InstanceHeader, InstanceId, InstanceQuery, InstanceSummary, Page,
+        RunnableItem, RunnablePage, RunnableQuery, StoreStatistics, WorkflowStatus,
     },
 };
 use std::collections::BTreeMap;

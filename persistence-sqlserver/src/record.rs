@@ -5,8 +5,8 @@ use latchwork_core::{
     clock::Timestamp,
     queue::WorkItem,
     store::{
-        AttributeValue, Encoded, InboxId, InboxMessage, InboxRow, InstanceHeader, ParentLink, PointerRecord, Revision, WorkflowStatus,
-        stored,
+        AttributeValue, Encoded, InboxId, InboxMessage, InboxRow, InstanceHeader, ParentLink, PointerRecord, Revision,
+        WorkflowStatus, stored,
     },
 };
 use std::collections::BTreeMap;

@@ -47,7 +47,10 @@ pub fn schema_script(namespace: &Namespace, from: i32) -> String {
 #[must_use]
 pub fn roles_script(namespace: &Namespace) -> String {
     let schema = schema_name(namespace);
-    schema.apply(ROLES).replace("[latchwork_host]", &format!("[{schema}_host]")).replace("[latchwork_reader]", &format!("[{schema}_reader]"))
+    schema
+        .apply(ROLES)
+        .replace("[latchwork_host]", &format!("[{schema}_host]"))
+        .replace("[latchwork_reader]", &format!("[{schema}_reader]"))
 }
 
 #[cfg(test)]

@@ -48,9 +48,9 @@ impl Server {
     pub(crate) async fn ask_once(&self, mut request: Request) -> Result<Vec<Columns>, Failure> {
         self.apply(&mut request);
         let limit = self.pool.options().request_timeout;
-        let answer = self.pool.run(move |session| {
-            Box::pin(async move { session.query(&request.text, &request.parameters(), limit).await })
-        });
+        let answer = self
+            .pool
+            .run(move |session| Box::pin(async move { session.query(&request.text, &request.parameters(), limit).await }));
         Ok(answer.await?.into_iter().flatten().map(Columns::from).collect())
     }
 

@@ -161,9 +161,8 @@ impl Columns {
     }
 
     pub(crate) fn opt_time(&mut self) -> Result<Option<Timestamp>, Failure> {
-        let read = |micros| {
-            Timestamp::from_timestamp_micros(micros).ok_or_else(|| Failure::corrupt(format!("{micros} is no time")))
-        };
+        let read =
+            |micros| Timestamp::from_timestamp_micros(micros).ok_or_else(|| Failure::corrupt(format!("{micros} is no time")));
         self.opt_int()?.map(read).transpose()
     }
 }

@@ -44,7 +44,9 @@ impl StepTransaction for StepInSqlServer {
         match written.await.map(|mut answers| answers.pop()) {
             Ok(Some(answer @ CheckpointOutcome::Committed(_))) => match transaction.commit().await {
                 Ok(()) => answer,
-                Err(error) if error.leaves_the_outcome_open() => tell(&server, &members, answer).await.unwrap_or_else(|| failed(error.into())),
+                Err(error) if error.leaves_the_outcome_open() => {
+                    tell(&server, &members, answer).await.unwrap_or_else(|| failed(error.into()))
+                }
                 Err(error) => failed(error.into()),
             },
             Ok(answer) => {

@@ -9,13 +9,17 @@ use latchwork_core::{
 };
 use latchwork_persistence_sqlserver::SqlServerTransaction;
 use latchwork_testkit::store::{StoreFixture, async_trait};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use support::Database;
 
 #[async_trait]
 impl StoreFixture for Database {
     async fn open(&self) -> Result<Arc<dyn PersistenceProvider>, BoxError> {
         Ok(Arc::new(self.store("node").await?))
+    }
+
+    fn span(&self) -> Duration {
+        if self.is_a_stand_in { Duration::from_secs(6) } else { Duration::from_millis(700) }
     }
 
     async fn remove(&self) -> Result<(), BoxError> {
@@ -29,19 +33,24 @@ impl StoreFixture for Database {
 
     async fn write_own_row(&self, transaction: &mut dyn StepTransaction, text: &str) -> Result<bool, BoxError> {
         // Beside the transaction, since the table must be there for those who look meanwhile.
-        self.run("IF OBJECT_ID(N'[latchwork].[own]', N'U') IS NULL CREATE TABLE [latchwork].[own] ([text] nvarchar(100) NOT NULL);").await?;
+        self.run(
+            "IF OBJECT_ID(N'[latchwork].[own]', N'U') IS NULL CREATE TABLE [latchwork].[own] ([text] nvarchar(100) NOT NULL);",
+        )
+        .await?;
         let transaction = SqlServerTransaction::of(transaction.as_any()).ok_or("not a transaction of SQL Server")?;
         transaction.query(&self.schema.apply("INSERT INTO [latchwork].[own] ([text]) VALUES (@P1);"), &[&text]).await?;
         Ok(true)
     }
 
     async fn has_own_row(&self, text: &str) -> Result<bool, BoxError> {
-        let there = self.count("SELECT COUNT_BIG(*) FROM sys.tables AS t WHERE t.[object_id] = OBJECT_ID(N'[latchwork].[own]');").await?;
+        let there =
+            self.count("SELECT COUNT_BIG(*) FROM sys.tables AS t WHERE t.[object_id] = OBJECT_ID(N'[latchwork].[own]');").await?;
         if there == 0 {
             return Ok(false);
         }
         // What is not committed yet is passed over.
-        let found = self.count(&format!("SELECT COUNT_BIG(*) FROM [latchwork].[own] WITH (READPAST) WHERE [text] = N'{text}';")).await?;
+        let found =
+            self.count(&format!("SELECT COUNT_BIG(*) FROM [latchwork].[own] WITH (READPAST) WHERE [text] = N'{text}';")).await?;
         Ok(found > 0)
     }
 }

@@ -168,6 +168,7 @@ async fn child() -> Result<(), BoxError> {
         connection_string: std::env::var("LATCHWORK_TEST_SQLSERVER")?,
         namespace: Namespace::new(namespace)?,
         schema: SchemaName::new(&format!("latchwork_{namespace}")).ok_or("no name of a schema")?,
+        is_a_stand_in: false,
     };
     match role {
         "hold" => {

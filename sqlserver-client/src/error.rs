@@ -1,5 +1,5 @@
 use std::time::Duration;
-use tiberius::error::Error as DriverError;
+use tiberius::error::{Error as DriverError, IoErrorKind};
 
 /// Numbers of the server's errors, and of its clients', that are worth another try after a pause.
 const TRANSIENT: [u32; 23] = [
@@ -174,10 +174,25 @@ impl SqlServerError {
     pub(crate) fn of_opening(server: String, error: DriverError) -> Self {
         match error {
             DriverError::Server(token) => Self::LogIn { server, number: token.code(), message: token.message().to_owned() },
+            DriverError::Io { kind, message } if is_of_tls(kind, &message) => Self::Tls { server, reason: message },
             DriverError::Io { message, .. } => Self::Unreachable { server, reason: message },
-            DriverError::Tls(reason) => Self::Tls { server, reason },
+            DriverError::Tls(reason) => {
+                // What follows are calls of the driver, which nobody can make through a connection string.
+                let reason = reason.split(" To connect anyway").next().unwrap_or_default().trim_end_matches('.').to_owned();
+                Self::Tls { server, reason }
+            }
             DriverError::Protocol(reason) if reason.contains("encryption level") => Self::NoTls { server },
             error => Self::Protocol { reason: error.to_string() },
         }
+    }
+}
+
+/// Whether an error of input or output, on the way to a session, is one of TLS: the driver has no class for a handshake that was
+/// understood and failed, nor for certificates that cannot be read.
+fn is_of_tls(kind: IoErrorKind, message: &str) -> bool {
+    match kind {
+        IoErrorKind::InvalidData => true,
+        IoErrorKind::InvalidInput | IoErrorKind::NotFound => message.to_ascii_lowercase().contains("certificate"),
+        _ => false,
     }
 }

@@ -285,4 +285,14 @@ mod tests {
         let script = set(TWO).script(1);
         assert!(!script.contains("[a]") && script.contains("[c]"), "{script}");
     }
+
+    #[test]
+    fn all_that_is_sent_is_transact_sql() {
+        use latchwork_testkit::sqlserver::grammar::{self, Exception};
+        let script = set(TWO).script(0);
+        let scripted = batches(&script).map(|batch| ("script", batch));
+        let statements = [("table", TABLE_EXISTS), ("applied", APPLIED), ("lock", LOCK)].into_iter().chain(scripted);
+        let exceptions = [Exception::new("EXEC @code = ", "EXEC ", "the parser knows no return code of a procedure")];
+        assert_eq!(grammar::check(statements, &exceptions), Ok(()));
+    }
 }

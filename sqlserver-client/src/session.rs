@@ -58,8 +58,9 @@ impl Session {
 
     async fn log_in(options: &SqlServerOptions, mut config: Config) -> Result<Self, SqlServerError> {
         let encrypt = options.connection_string.value(&["encrypt"]).unwrap_or_default();
-        let does_without = ["false", "no"].iter().any(|no| encrypt.eq_ignore_ascii_case(no));
-        if does_without && options.connection_string.value(&["trustservercertificateca"]).is_none() {
+        let does_without = ["false", "no"].iter().any(|no| encrypt.eq_ignore_ascii_case(no))
+            && options.connection_string.value(&["trustservercertificateca"]).is_none();
+        if does_without {
             // As ADO.NET: what encrypts the log-in alone, with a certificate of the server's own making, is not checked.
             config.trust_cert();
         }

@@ -5,6 +5,8 @@ pub mod clock;
 pub mod faults;
 #[cfg(feature = "lock")]
 pub mod lock;
+#[cfg(feature = "proxy")]
+pub mod proxy;
 #[cfg(feature = "queue")]
 pub mod queue;
 #[cfg(feature = "sqlserver")]

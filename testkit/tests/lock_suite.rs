@@ -11,7 +11,7 @@ use latchwork_core::{
     name::Namespace,
 };
 use latchwork_lock_local::LocalLocks;
-use latchwork_testkit::lock::{Case, Fixture, run, run_all};
+use latchwork_testkit::lock::{Case, Fixture, run, run_all, run_all_but};
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -313,6 +313,18 @@ async fn two_nodes(fault: Fault) -> Result<Fixture, BoxError> {
         Fault::StopTakesTheOtherWithIt => Fixture::new(one.clone(), one),
         _ => Fixture::new(one, Toy::new(&locks, fault, "toy")),
     }))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cases_can_be_left_out_by_name_with_a_reason() {
+    let all: Vec<_> = Case::all().iter().map(|case| (case.name(), "as a test")).collect();
+    let (spared, rest) = all.split_first().expect("cases");
+    let report = run_all_but(rest, || two_nodes(Fault::None)).await;
+    assert_eq!((report.passed, report.skipped, report.failed), (vec![spared.0], rest.to_vec(), vec![]));
+    let with_another: Vec<_> = all.iter().copied().chain([("no_such_case", "as a test")]).collect();
+    let report = run_all_but(&with_another, || two_nodes(Fault::None)).await;
+    assert!(report.passed.is_empty());
+    assert_eq!(report.failed.iter().map(|failed| &*failed.case).collect::<Vec<_>>(), ["no_such_case"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

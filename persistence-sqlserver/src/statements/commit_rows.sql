@@ -42,8 +42,8 @@ BEGIN
     SELECT w.[id], r.[name], r.[text], r.[number], r.[time]
     FROM OPENJSON(@attributes) WITH (
         [k] int '$[0]',
-        [name] nvarchar(200) '$[1]',
-        [text] nvarchar(400) '$[2]',
+        [name] nvarchar(4000) '$[1]',
+        [text] nvarchar(4000) '$[2]',
         [number] float '$[3]',
         [time] bigint '$[4]'
     ) AS r
@@ -64,7 +64,7 @@ BEGIN
         [at] int '$[0]',
         [k] int '$[1]',
         [pointer] char(32) '$[2]',
-        [step] nvarchar(200) '$[3]',
+        [step] nvarchar(4000) '$[3]',
         [attempt] bigint '$[4]',
         [time] bigint '$[5]',
         [message] nvarchar(max) '$[6]'

@@ -8,7 +8,7 @@ IF @consumed IS NOT NULL
 BEGIN
     INSERT INTO [latchwork].[consumed] ([instance], [slot], [event])
     SELECT DISTINCT w.[id], r.[slot], r.[event]
-    FROM OPENJSON(@consumed) WITH ([k] int '$[0]', [slot] nvarchar(400) '$[1]', [event] char(36) '$[2]') AS r
+    FROM OPENJSON(@consumed) WITH ([k] int '$[0]', [slot] nvarchar(4000) '$[1]', [event] char(36) '$[2]') AS r
     INNER JOIN @winner AS w ON w.[k] = r.[k]
     WHERE NOT EXISTS (
         SELECT 1
@@ -51,10 +51,10 @@ BEGIN
         [k] int '$[0]',
         [id] char(32) '$[1]',
         [pointer] char(32) '$[2]',
-        [name] nvarchar(200) '$[3]',
-        [key] nvarchar(200) '$[4]',
+        [name] nvarchar(4000) '$[3]',
+        [key] nvarchar(4000) '$[4]',
         [stripe] smallint '$[5]',
-        [slot] nvarchar(400) '$[6]',
+        [slot] nvarchar(4000) '$[6]',
         [as_of] bigint '$[7]',
         [sequence] bigint '$[8]'
     ) AS r
@@ -85,7 +85,7 @@ BEGIN
         [k] int '$[1]',
         [id] char(32) '$[2]',
         [pointer] char(32) '$[3]',
-        [name] nvarchar(200) '$[4]',
+        [name] nvarchar(4000) '$[4]',
         [parameters] nvarchar(max) '$[5]'
     ) AS r
     INNER JOIN @winner AS w ON w.[k] = r.[k];

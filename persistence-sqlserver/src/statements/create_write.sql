@@ -54,8 +54,8 @@ INSERT INTO [latchwork].[attribute] ([instance], [name], [text], [number], [time
 SELECT c.[id], a.[name], a.[text], a.[number], a.[time]
 FROM OPENJSON(@create_attributes) WITH (
     [at] int '$[0]',
-    [name] nvarchar(200) '$[1]',
-    [text] nvarchar(400) '$[2]',
+    [name] nvarchar(4000) '$[1]',
+    [text] nvarchar(4000) '$[2]',
     [number] float '$[3]',
     [time] bigint '$[4]'
 ) AS a

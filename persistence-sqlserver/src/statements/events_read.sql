@@ -4,8 +4,8 @@ FROM OPENJSON(@events) WITH (
     [at] int '$[0]',
     [k] int '$[1]',
     [id] char(36) '$[2]',
-    [name] nvarchar(200) '$[3]',
-    [key] nvarchar(200) '$[4]',
+    [name] nvarchar(4000) '$[3]',
+    [key] nvarchar(4000) '$[4]',
     [stripe] smallint '$[5]',
     [time] bigint '$[6]',
     [data] nvarchar(max) '$[7]'

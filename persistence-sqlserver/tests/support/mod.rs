@@ -10,7 +10,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-const LIMIT: Duration = Duration::from_secs(60);
+pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
 /// A namespace, and so a schema, that nobody else uses.
 #[derive(Clone, Debug)]
@@ -18,6 +18,8 @@ pub(crate) struct Database {
     pub(crate) connection_string: String,
     pub(crate) namespace: Namespace,
     pub(crate) schema: SchemaName,
+    /// Whether the server is a stand-in, which lacks some of SQL Server and is slow in a session's first requests.
+    pub(crate) is_a_stand_in: bool,
 }
 
 impl Database {
@@ -30,11 +32,16 @@ impl Database {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let namespace = Namespace::new(&format!("t{}_{time:x}_{number}", std::process::id()))?;
         let schema = SchemaName::new(&format!("latchwork_{namespace}")).ok_or("no name of a schema")?;
-        Ok(Self { connection_string, namespace, schema })
+        let mut database = Self { connection_string, namespace, schema, is_a_stand_in: false };
+        let answer =
+            "SELECT CASE WHEN CAST(SERVERPROPERTY('babelfish') AS int) = 1 THEN CAST(1 AS bigint) ELSE CAST(0 AS bigint) END;";
+        database.is_a_stand_in = database.count(answer).await? == 1;
+        Ok(database)
     }
 
     pub(crate) fn options(&self) -> SqlServerStoreOptions {
-        SqlServerStoreOptions::new(self.connection_string.as_str())
+        // A first request is dear on a stand-in, so that few sessions are better than many.
+        SqlServerStoreOptions::new(self.connection_string.as_str()).with_sessions(3).with_request_timeout(LIMIT)
     }
 
     /// A node on it.
@@ -57,13 +64,6 @@ impl Database {
         let results = self.session().await?.batch(&self.schema.apply(sql), LIMIT).await?;
         let number = results.first().and_then(|rows| rows.first()).and_then(|row| row.get::<i64, _>(0));
         Ok(number.ok_or("no number")?)
-    }
-
-    /// Whether the server is a stand-in, which lacks some of SQL Server.
-    pub(crate) async fn is_a_stand_in(&self) -> Result<bool, BoxError> {
-        let answer =
-            "SELECT CASE WHEN CAST(SERVERPROPERTY('babelfish') AS int) = 1 THEN CAST(1 AS bigint) ELSE CAST(0 AS bigint) END;";
-        Ok(self.count(answer).await? == 1)
     }
 
     /// Drops the schema with all that is in it.

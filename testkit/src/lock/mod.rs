@@ -29,11 +29,11 @@
 //! ```
 //!
 //! The macro makes one `#[test]` per case. [`run_all`] runs them one after the other and reports, for a command-line tool
-//! or a smoke test; [`run`] runs a single [`Case`].
+//! or a smoke test, [`run_all_but`] leaves some out; [`run`] runs a single [`Case`].
 
 mod case;
 mod cases;
 mod fixture;
 
-pub use case::{Case, CaseFailed, Report, block_on, run, run_all};
+pub use case::{Case, CaseFailed, Report, block_on, run, run_all, run_all_but};
 pub use fixture::Fixture;

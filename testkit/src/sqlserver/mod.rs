@@ -3,7 +3,8 @@
 //! It knows the statements around application locks and nothing else: `sp_getapplock`, `sp_releaseapplock`, `APPLOCK_MODE`,
 //! `APPLOCK_TEST`, `NEXT VALUE FOR`, `SELECT` of such values, variables, `IF` and `TRY`; as batches, by `sp_executesql`, and as
 //! procedure calls. Locks behave as SQL Server's do: they belong to database, principal and a name of 255 UTF-16 units that is
-//! compared unit by unit, are counted within a session, and end with it. It has no TLS. It misbehaves on command.
+//! compared unit by unit, are counted within a session, and end with it. It has TLS when it is started so, with a certificate of its own
+//! making. It misbehaves on command.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> std::io::Result<()> {
@@ -16,17 +17,21 @@
 //! # Ok(()) }
 //! ```
 
+pub mod grammar;
 mod locks;
 mod request;
 mod run;
 mod script;
 mod server;
+mod tls;
 mod wire;
 
 pub use server::SimulatedSession;
+pub use tls::TlsFault;
 
 use server::{Shared, Told};
 use std::{fmt, io, net::SocketAddr, sync::Arc, time::Duration};
+use tls::Tls;
 use tokio::{net::TcpListener, task::JoinHandle};
 
 const PASSWORD: &str = "Str0ng;pass=word";
@@ -71,9 +76,22 @@ impl SimulatedSqlServer {
     /// # Errors
     /// When no port can be had.
     pub async fn start() -> io::Result<Self> {
+        Self::listen(None).await
+    }
+
+    /// As [`start`](Self::start), with TLS: for the log-in alone with `Encrypt=false`, else for all. It makes its own certificate, for a server of
+    /// this name; clients know it as `127.0.0.1`.
+    ///
+    /// # Errors
+    /// When no port can be had, or no certificate for the name.
+    pub async fn start_with_tls(name: &str) -> io::Result<Self> {
+        Self::listen(Some(Tls::new(name)?)).await
+    }
+
+    async fn listen(tls: Option<Tls>) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
-        let shared = Arc::new(Shared::new(PASSWORD));
+        let shared = Arc::new(Shared::new(PASSWORD, tls));
         let serving = shared.clone();
         let listening = tokio::spawn(async move {
             // The connections end with this task.
@@ -111,6 +129,12 @@ impl SimulatedSqlServer {
             self.address.ip(),
             self.address.port()
         )
+    }
+
+    /// The server's certificate, which is its own authority, as PEM: for a file that `TrustServerCertificateCA` names. `None` without TLS.
+    #[must_use]
+    pub fn certificate(&self) -> Option<&str> {
+        self.shared.tls.as_ref().map(|tls| tls.certificate.as_str())
     }
 
     /// The sessions that are there now.
@@ -175,6 +199,21 @@ impl SimulatedSqlServer {
     /// Whether new connections are closed as soon as they are there.
     pub fn refuse_connections(&self, refuse: bool) {
         self.shared.tell(|told| told.refuses_connections = refuse);
+    }
+
+    /// Whether this procedure, or this sequence named with its schema, raises an error whenever it is used, as for a missing permission (229) or in a
+    /// database that is read-only (3906). `None` ends it.
+    pub fn fail(&self, name: &str, error: Option<(i32, &str)>) {
+        let name = name.to_ascii_lowercase();
+        self.shared.tell(|told| match error {
+            Some((number, text)) => drop(told.failing.insert(name, (number, text.to_owned()))),
+            None => drop(told.failing.remove(&name)),
+        });
+    }
+
+    /// How the TLS handshakes to come fail; `None` lets them succeed again.
+    pub fn fail_tls(&self, fault: Option<TlsFault>) {
+        self.shared.tell(|told| told.tls_fault = fault);
     }
 
     /// Answers later by so much.

@@ -184,9 +184,7 @@ impl Machine<'_> {
             Expression::Text(text) => Value::Text(text.clone()),
             Expression::Variable(name) if name == "@spid" => Value::Number(self.session.into()),
             Expression::Variable(name) => self.variables.get(name).cloned().unwrap_or(Value::Null),
-            Expression::NextValueFor(name) => Value::Number(
-                self.server.next_value(name).ok_or_else(|| Complaint::error(208, format!("Invalid object name '{name}'.")))?,
-            ),
+            Expression::NextValueFor(name) => Value::Number(self.server.next_value(name)?),
             Expression::Call(function, arguments) => {
                 let mut values = Vec::with_capacity(arguments.len());
                 for argument in arguments {
@@ -228,6 +226,9 @@ impl Machine<'_> {
         let invalid =
             || Complaint::error(15600, format!("An invalid parameter or option was specified for procedure '{procedure}'."));
         let is_session = text("lockowner", "Transaction").eq_ignore_ascii_case("session");
+        if let Some(failure) = self.server.failure(procedure) {
+            return Ok((-999, Some(failure)));
+        }
         match procedure {
             "sp_getapplock" => {
                 if let Some(Told { code, error }) = self.server.next_told() {

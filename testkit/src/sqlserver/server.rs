@@ -4,7 +4,8 @@ use super::{
     locks::Locks,
     request::LogIn,
     run::{Machine, Stop},
-    wire::{self, ATTENTION, Answer, Complaint, LOGIN, Message, PRELOGIN},
+    tls::{self, Arrived, Tls, TlsFault},
+    wire::{self, ATTENTION, Answer, Complaint, LOGIN, Message},
 };
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -13,11 +14,8 @@ use std::{
     time::Duration,
 };
 use tokio::{
-    io::AsyncWriteExt,
-    net::{
-        TcpStream,
-        tcp::{OwnedReadHalf, OwnedWriteHalf},
-    },
+    io::{AsyncWrite, AsyncWriteExt},
+    net::TcpStream,
     sync::{Notify, mpsc, watch},
 };
 
@@ -60,6 +58,9 @@ pub(super) struct Telling {
     pub(super) next_codes: VecDeque<Told>,
     pub(super) refuses_log_in: Option<(i32, String)>,
     pub(super) refuses_connections: bool,
+    pub(super) tls_fault: Option<TlsFault>,
+    /// The errors of procedures and sequences, by their names in small letters.
+    pub(super) failing: HashMap<String, (i32, String)>,
     pub(super) delay: Duration,
     pub(super) log_ins: usize,
 }
@@ -81,12 +82,13 @@ pub(super) struct Shared {
     pub(super) changed: Notify,
     pub(super) silent: watch::Sender<bool>,
     pub(super) password: String,
+    pub(super) tls: Option<Tls>,
 }
 
 impl Shared {
-    pub(super) fn new(password: &str) -> Self {
+    pub(super) fn new(password: &str, tls: Option<Tls>) -> Self {
         let silent = watch::Sender::new(false);
-        Self { state: Mutex::default(), changed: Notify::new(), silent, password: password.to_owned() }
+        Self { state: Mutex::default(), changed: Notify::new(), silent, password: password.to_owned(), tls }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -116,11 +118,20 @@ impl Shared {
         self.state().sequences.insert(name.to_ascii_lowercase(), 0);
     }
 
-    pub(super) fn next_value(&self, name: &str) -> Option<i64> {
+    /// The error that a procedure or a sequence was told to raise.
+    pub(super) fn failure(&self, name: &str) -> Option<Complaint> {
+        self.tell(|told| told.failing.get(name).map(|(number, text)| Complaint::error(*number, text.as_str())))
+    }
+
+    pub(super) fn next_value(&self, name: &str) -> Result<i64, Complaint> {
+        if let Some(failure) = self.failure(name) {
+            return Err(failure);
+        }
         let mut state = self.state();
-        let value = state.sequences.get_mut(name)?;
+        let value =
+            state.sequences.get_mut(name).ok_or_else(|| Complaint::error(208, format!("Invalid object name '{name}'.")))?;
         *value += 1;
-        Some(*value)
+        Ok(*value)
     }
 
     pub(super) fn sessions(&self) -> Vec<SimulatedSession> {
@@ -171,19 +182,18 @@ impl Shared {
 /// Serves one connection to its end.
 pub(super) async fn serve(stream: TcpStream, server: Arc<Shared>) {
     let _ = stream.set_nodelay(true);
-    let (mut reader, mut writer) = stream.into_split();
+    if server.tell(|told| told.refuses_connections) {
+        return;
+    }
     // Whatever ends the connection, the client sees it closed.
-    let _ = converse(&mut reader, &mut writer, &server).await;
+    if let Ok(arrived) = tls::greet(stream, &server).await {
+        let _ = converse(arrived, &server).await;
+    }
 }
 
-async fn converse(reader: &mut OwnedReadHalf, writer: &mut OwnedWriteHalf, server: &Arc<Shared>) -> io::Result<()> {
-    if server.tell(|told| told.refuses_connections) {
-        return Ok(());
-    }
-    let Message { kind: PRELOGIN, .. } = wire::read(reader).await? else { return Ok(()) };
-    wire::write(writer, &Answer::prelogin().0).await?;
-    // A client that begins a TLS handshake all the same is turned away.
-    let Message { kind: LOGIN, payload } = wire::read(reader).await? else { return Ok(()) };
+async fn converse(arrived: Arrived, server: &Arc<Shared>) -> io::Result<()> {
+    let Arrived { mut reader, mut writer, log_in: Message { kind: LOGIN, payload } } = arrived else { return Ok(()) };
+    let (reader, writer) = (&mut reader, &mut writer);
     let log_in = LogIn::read(&payload)?;
     let wrong = (log_in.password != server.password).then(|| (18456, format!("Login failed for user '{}'.", log_in.user)));
     let refused = server.tell(|told| {
@@ -227,7 +237,7 @@ async fn converse(reader: &mut OwnedReadHalf, writer: &mut OwnedWriteHalf, serve
 }
 
 async fn attend(
-    writer: &mut OwnedWriteHalf,
+    writer: &mut (impl AsyncWrite + Unpin),
     server: &Arc<Shared>,
     session: u16,
     log_in: &LogIn,

@@ -12,7 +12,7 @@ const ANSWER: u8 = 0x04;
 
 /// The size of a packet when client and server agree on nothing else.
 const PACKET: usize = 4096;
-const HEADER: usize = 8;
+pub(super) const HEADER: usize = 8;
 /// Latin1_General, case sensitive or not: nobody looks.
 const COLLATION: [u8; 5] = [0x09, 0x04, 0xd0, 0x00, 0x34];
 
@@ -45,19 +45,29 @@ pub(super) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Me
     }
 }
 
-pub(super) async fn write(stream: &mut (impl AsyncWrite + Unpin), payload: &[u8]) -> io::Result<()> {
+/// The packets of a message.
+pub(super) fn packets(kind: u8, payload: &[u8]) -> Vec<u8> {
     let mut wire = Vec::with_capacity(payload.len() + HEADER);
     let mut chunks = payload.chunks(PACKET - HEADER).peekable();
     let mut number = 1_u8;
     while let Some(chunk) = chunks.next() {
         let length = u16::try_from(chunk.len() + HEADER).unwrap_or(u16::MAX);
-        wire.extend([ANSWER, u8::from(chunks.peek().is_none())]);
+        wire.extend([kind, u8::from(chunks.peek().is_none())]);
         wire.extend(length.to_be_bytes());
         wire.extend([0, 0, number, 0]);
         wire.extend(chunk);
         number = number.wrapping_add(1);
     }
-    stream.write_all(&wire).await?;
+    wire
+}
+
+/// Sends an answer.
+pub(super) async fn write(stream: &mut (impl AsyncWrite + Unpin), payload: &[u8]) -> io::Result<()> {
+    write_as(ANSWER, stream, payload).await
+}
+
+pub(super) async fn write_as(kind: u8, stream: &mut (impl AsyncWrite + Unpin), payload: &[u8]) -> io::Result<()> {
+    stream.write_all(&packets(kind, payload)).await?;
     stream.flush().await
 }
 
@@ -155,7 +165,7 @@ impl Answer {
         self.0.extend(&body.0);
     }
 
-    pub(super) fn prelogin() -> Self {
+    pub(super) fn prelogin(encryption: u8) -> Self {
         // Version, encryption, multiple result sets: each with its offset and its length, then the three values.
         let table: [(u8, u16, u16); 3] = [(0, 16, 6), (1, 22, 1), (4, 23, 1)];
         let mut answer = Self::default();
@@ -165,8 +175,8 @@ impl Answer {
             answer.0.extend(length.to_be_bytes());
         }
         answer.0.push(0xff);
-        // 16.0, encryption not supported, no multiple active result sets.
-        answer.0.extend([16, 0, 0, 0, 0, 0, 2, 0]);
+        // 16.0, encryption, no multiple active result sets.
+        answer.0.extend([16, 0, 0, 0, 0, 0, encryption, 0]);
         answer
     }
 

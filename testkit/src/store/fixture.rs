@@ -4,7 +4,7 @@ use latchwork_core::{
     BoxError,
     store::{PersistenceProvider, StepTransaction},
 };
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 /// Why a fixture cannot be made here, for example because no server is named. A factory that fails with it skips its case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +35,12 @@ pub trait StoreFixture: Send + Sync + 'static {
     /// its own clock, or was opened with the system's: the cases about time then wait in real time, some seconds in all.
     fn clock(&self) -> Option<VirtualClock> {
         None
+    }
+
+    /// A short span in real time, for a store without a virtual clock: far longer than a few calls take. Some cases wait for several
+    /// of them. Default 700 ms.
+    fn span(&self) -> Duration {
+        Duration::from_millis(700)
     }
 
     /// Removes the store from its server, where it is on one. Called after the case, when all its nodes have been stopped.

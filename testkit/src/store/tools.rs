@@ -97,7 +97,7 @@ impl Nodes {
 
     /// A short span for this store's clock: far longer than a few calls take.
     pub(super) fn span(&self) -> Duration {
-        if self.clock.is_some() { Duration::from_secs(60) } else { Duration::from_millis(700) }
+        if self.clock.is_some() { Duration::from_secs(60) } else { self.fixture.span() }
     }
 
     /// Lets this many short spans go by, by the store's clock.

@@ -3,11 +3,7 @@
 //! A pointer has columns for what its store looks at (sequence, whether it is open, scope) and its state; the rest of it is one JSON text.
 
 use super::{Encoded, InboxRow, PointerId, PointerRecord, PointerStatus};
-use crate::{
-    BoxError,
-    clock::Timestamp,
-    store::Place,
-};
+use crate::{BoxError, clock::Timestamp, store::Place};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, sync::Arc};
 
