@@ -5,7 +5,7 @@ use crate::{
     error::unwritable,
     event, inbox,
     matching::{self, Slot},
-    record::{inboxes, micros, parsed, pointer_json},
+    record::{inboxes, micros, parsed},
     rows::{Bundle, Rows},
     sql::Sql,
 };
@@ -15,7 +15,7 @@ use latchwork_core::{
     queue::WorkItem,
     store::{
         AppendOutcome, Checkpoint, CheckpointId, CheckpointOutcome, Committed, Due, Encoded, Fence, InboxRow, InstanceId,
-        NewEvent, NewInstance, Revision, WorkflowStatus,
+        NewEvent, NewInstance, Revision, WorkflowStatus, stored,
     },
 };
 use latchwork_sqlite_client::sqlx::{self, SqliteConnection};
@@ -329,7 +329,7 @@ fn children(bundle: &mut Bundle, winners: &[Winner<'_>]) -> Result<(), sqlx::Err
             });
         }
         for pointer in &checkpoint.pointers {
-            let record = pointer_json(pointer).map_err(unwritable)?;
+            let record = stored::pointer_to_json(pointer).map_err(unwritable)?;
             pointers.add(|row| {
                 row.int(n)
                     .int(pointer.sequence)

@@ -5,13 +5,13 @@ use latchwork_core::{
     clock::Timestamp,
     queue::WorkItem,
     store::{
-        AttributeValue, CheckpointId, Encoded, InboxId, InboxMessage, InboxRow, InstanceHeader, InstanceId, ParentLink, Place,
-        PointerId, PointerRecord, PointerStatus, Revision, WorkflowStatus,
+        AttributeValue, CheckpointId, Encoded, InboxId, InboxMessage, InboxRow, InstanceHeader, InstanceId, ParentLink,
+        PointerId, PointerRecord, Revision, WorkflowStatus, stored,
     },
 };
 use latchwork_sqlite_client::sqlx;
-use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, str::FromStr, sync::Arc};
+use serde::Deserialize;
+use std::{collections::BTreeMap, str::FromStr};
 
 /// The columns of a header as one JSON object, for [`header`]. `i` is the instance.
 macro_rules! header_columns {
@@ -107,54 +107,6 @@ pub(crate) fn header(json: &str) -> Result<InstanceHeader, sqlx::Error> {
     })
 }
 
-fn is_zero(number: &u32) -> bool {
-    *number == 0
-}
-
-/// The part of a pointer that the store does not look at.
-#[derive(Serialize, Deserialize)]
-struct StoredPointer {
-    id: PointerId,
-    step: Arc<str>,
-    status: PointerStatus,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    parent: Option<PointerId>,
-    #[serde(default, skip_serializing_if = "is_zero")]
-    branch: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    item: Option<u64>,
-    #[serde(default, skip_serializing_if = "is_zero")]
-    round: u32,
-    #[serde(default, skip_serializing_if = "is_zero")]
-    saga_attempt: u32,
-    #[serde(default, skip_serializing_if = "is_zero")]
-    attempts: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    started: Option<i64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    ended: Option<i64>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    due: Option<i64>,
-}
-
-/// The JSON of a pointer's record.
-pub(crate) fn pointer_json(pointer: &PointerRecord) -> Result<String, serde_json::Error> {
-    serde_json::to_string(&StoredPointer {
-        id: pointer.id,
-        step: pointer.step.clone(),
-        status: pointer.status,
-        parent: pointer.parent,
-        branch: pointer.place.branch,
-        item: pointer.place.item,
-        round: pointer.place.round,
-        saga_attempt: pointer.place.attempt,
-        attempts: pointer.attempts,
-        started: pointer.started.map(micros),
-        ended: pointer.ended.map(micros),
-        due: pointer.due.map(micros),
-    })
-}
-
 /// Reads a pointer's row.
 pub(crate) fn pointer(
     sequence: i64,
@@ -162,17 +114,7 @@ pub(crate) fn pointer(
     scope: Option<&str>,
     state: Option<String>,
 ) -> Result<PointerRecord, sqlx::Error> {
-    let stored: StoredPointer = serde_json::from_str(record).map_err(|error| sqlx::Error::Decode(error.into()))?;
-    let mut pointer = PointerRecord::new(stored.id, sequence, stored.step).with_status(stored.status);
-    pointer.parent = stored.parent;
-    pointer.place = Place { branch: stored.branch, item: stored.item, round: stored.round, attempt: stored.saga_attempt };
-    pointer.scope = scope.map(|scope| parsed("pointer id", scope)).transpose()?;
-    pointer.attempts = stored.attempts;
-    pointer.started = stored.started.map(timestamp).transpose()?;
-    pointer.ended = stored.ended.map(timestamp).transpose()?;
-    pointer.due = stored.due.map(timestamp).transpose()?;
-    pointer.state = encoded(state);
-    Ok(pointer)
+    stored::pointer_from_json(sequence, record, scope, state).map_err(sqlx::Error::Decode)
 }
 
 /// What [`inbox_columns`] selects.
@@ -216,29 +158,7 @@ pub(crate) fn inboxes(rows: Vec<InboxColumns>) -> Result<BTreeMap<i64, Vec<Inbox
         };
         inboxes.entry(n).or_default().push((InboxRow { id: InboxId(id), message }, place));
     }
-    Ok(inboxes.into_iter().map(|(n, rows)| (n, in_order(rows))).collect())
-}
-
-/// In order of their ids, but those of one channel in the order of their events among themselves.
-fn in_order<C: Ord, O: Ord>(rows: Vec<(InboxRow, Option<(C, O)>)>) -> Vec<InboxRow> {
-    let mut channels: BTreeMap<&C, Vec<(&O, usize)>> = BTreeMap::new();
-    for (at, (_, place)) in rows.iter().enumerate() {
-        if let Some((channel, order)) = place {
-            channels.entry(channel).or_default().push((order, at));
-        }
-    }
-    let mut source: Vec<usize> = (0..rows.len()).collect();
-    for events in channels.into_values().filter(|events| events.len() > 1) {
-        let mut sorted = events.clone();
-        sorted.sort();
-        for ((_, to), (_, from)) in events.into_iter().zip(sorted) {
-            if let Some(place) = source.get_mut(to) {
-                *place = from;
-            }
-        }
-    }
-    let mut rows: Vec<_> = rows.into_iter().map(|(row, _)| Some(row)).collect();
-    source.into_iter().filter_map(|from| rows.get_mut(from).and_then(Option::take)).collect()
+    Ok(inboxes.into_iter().map(|(n, rows)| (n, stored::in_event_order(rows))).collect())
 }
 
 /// The three columns of an attribute's value.

@@ -6,6 +6,7 @@ use latchwork_core::{
     store::{AttributeValue, Comparison, InstanceId, InstanceQuery},
 };
 use latchwork_testkit::sqlserver::grammar::{self, Exception};
+use std::collections::BTreeSet;
 
 const STATEMENTS: &[(&str, &str)] = &[
     ("activity::CLAIM", activity::CLAIM),
@@ -58,4 +59,22 @@ fn all_that_is_sent_is_transact_sql() {
         Exception::new("SCHEMA::", "SCHEMA ", "the parser knows no class of what a right is on"),
     ];
     assert_eq!(grammar::check(constants.chain([("query::find", find)]).chain(batches), &exceptions), Ok(()));
+}
+
+/// A statement says which index serves it; the schema has it.
+#[test]
+fn k24_each_index_that_a_statement_names_is_there() {
+    let tables = include_str!("schema/001_tables.sql");
+    let words = |text: &str| -> BTreeSet<String> {
+        let letter = |letter: char| !(letter.is_ascii_alphanumeric() || letter == '_');
+        text.split(letter).filter(|word| word.starts_with("latchwork_")).map(str::to_owned).collect()
+    };
+    let made: BTreeSet<String> = words(tables);
+    // Of constants that name theirs beside them, and of lists, which choose by their conditions.
+    let beside = ["latchwork_pointer_scope"];
+    let named: BTreeSet<String> = STATEMENTS.iter().flat_map(|(_, text)| words(text)).collect();
+    let missing: Vec<_> = named.difference(&made).collect();
+    assert_eq!(missing, Vec::<&String>::new(), "named, but not in the schema");
+    assert!(beside.iter().all(|index| made.contains(*index)));
+    assert!(named.len() >= 8, "{named:?}");
 }

@@ -22,6 +22,10 @@ impl StoreFixture for Database {
         if self.is_a_stand_in { Duration::from_secs(6) } else { Duration::from_millis(700) }
     }
 
+    fn time_limit(&self) -> Duration {
+        Duration::from_secs(if self.is_a_stand_in { 1_200 } else { 180 })
+    }
+
     async fn remove(&self) -> Result<(), BoxError> {
         Database::remove(self).await
     }

@@ -7,12 +7,12 @@ use latchwork_core::{
     BoxError,
     options::ProviderContext,
     store::{
-        Checkpoint, CheckpointId, CheckpointOutcome, CreateOutcome, Due, Encoded, ErrorRecord, HeaderUpdate, InboxMessage,
-        InstanceId, NewEvent, NewInstance, PersistenceProvider, PointerId, Revision, SchemaMode, StoreErrorKind, Subscription,
-        SubscriptionId, WorkflowStatus, stored,
+        Checkpoint, CheckpointId, CheckpointOutcome, Control, CreateOutcome, Due, Encoded, ErrorRecord, HeaderUpdate,
+        InboxMessage, InstanceId, NewEvent, NewInstance, PersistenceProvider, PointerId, PurgeRequest, Revision, RunnableQuery,
+        SchemaMode, StoreErrorKind, Subscription, SubscriptionId, WorkflowStatus, stored,
     },
 };
-use latchwork_persistence_sqlserver::{SqlServerStore, schema_script};
+use latchwork_persistence_sqlserver::{SqlServerStore, roles_script, schema_script};
 use latchwork_sqlserver_client::SqlServerOptions;
 use latchwork_testkit::{
     proxy::{Cut, Proxy, Way},
@@ -211,6 +211,122 @@ async fn k18_a_wait_beside_a_publisher_that_is_held_sees_its_event() -> Result<(
         let seen: Vec<_> = committed.inbox.into_iter().map(|row| row.message).collect();
         assert!(matches!(&seen[..], [InboxMessage::Event { event: id, .. }] if *id == event.id), "{seen:?}");
         store.stop(LIMIT).await?;
+        Ok(())
+    })
+    .await
+}
+
+/// What the roles of the script can do, as log-ins of their own.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_of_least_privilege_does_all_and_a_reader_reads_the_report_only() -> Result<(), BoxError> {
+    on_a_server(async |database| {
+        let owner = database.store("owner").await?;
+        owner.prepare(SchemaMode::Migrate).await?;
+        let schema = &database.schema;
+        let mut session = database.session().await?;
+        for batch in roles_script(&database.namespace).split("\nGO\n").filter(|batch| !batch.trim().is_empty()) {
+            session.batch(batch, LIMIT).await?;
+        }
+        let (host, reader) = (format!("{schema}_host_login"), format!("{schema}_reader_login"));
+        for (login, role) in [(&host, "host"), (&reader, "reader")] {
+            for statement in [
+                format!("CREATE LOGIN [{login}] WITH PASSWORD = 'Str0ng-{schema}';"),
+                format!("CREATE USER [{login}] FOR LOGIN [{login}];"),
+                format!("ALTER ROLE [{schema}_{role}] ADD MEMBER [{login}];"),
+            ] {
+                session.batch(&statement, LIMIT).await?;
+            }
+        }
+        // The last of a key counts.
+        let by = |login: &str| Database {
+            connection_string: format!("{};User Id={login};Password=Str0ng-{schema}", database.connection_string),
+            ..database.clone()
+        };
+        let tried = as_host_and_reader(&by(&host), &by(&reader)).await;
+        owner.stop(LIMIT).await?;
+        for statement in [
+            format!("DROP USER [{host}];"),
+            format!("DROP USER [{reader}];"),
+            format!("DROP LOGIN [{host}];"),
+            format!("DROP LOGIN [{reader}];"),
+        ] {
+            session.batch(&statement, LIMIT).await?;
+        }
+        database.remove().await?;
+        for role in ["host", "reader"] {
+            session.batch(&format!("DROP ROLE [{schema}_{role}];"), LIMIT).await?;
+        }
+        tried
+    })
+    .await
+}
+
+async fn as_host_and_reader(host: &Database, reader: &Database) -> Result<(), BoxError> {
+    let store = host.store("host").await?;
+    store.prepare(SchemaMode::Verify).await?;
+    let ids = create(&store, 2).await?;
+    let mut ended = checkpoint(&ids[0], 1);
+    ended.header.status = WorkflowStatus::Complete;
+    ended.events = vec![NewEvent::new("packed", "A-1")];
+    ended.messages = vec![(ids[1].clone(), Control::Resume)];
+    let answer = store.commit(vec![Arc::new(ended)]).await.pop().expect("an answer");
+    assert!(matches!(answer, CheckpointOutcome::Committed(_)), "{answer:?}");
+    assert_eq!(store.purge(&PurgeRequest::new().with_instances(Duration::ZERO)).await?.instances, 1);
+    store.stop(LIMIT).await?;
+    assert!(host.run("CREATE TABLE [latchwork].[more] ([i] int NOT NULL);").await.is_err(), "a host changes no tables");
+    assert_eq!(reader.count("SELECT COUNT_BIG(*) FROM [latchwork].[instances_report];").await?, 1);
+    assert!(reader.count("SELECT COUNT_BIG(*) FROM [latchwork].[instance];").await.is_err(), "a reader reads the report only");
+    Ok(())
+}
+
+/// Checkpoints that send to each other's instances, publishers, pollers and purges on three nodes: each is answered, none fails.
+#[tokio::test(flavor = "multi_thread")]
+async fn k23_three_nodes_under_load_fail_at_nothing() -> Result<(), BoxError> {
+    const ROUNDS: u64 = 5;
+    on_a_server(async |database| {
+        let first = database.store("first").await?;
+        first.prepare(SchemaMode::Migrate).await?;
+        let ids = Arc::new(create(&first, 12).await?);
+        let mut lanes = Vec::new();
+        for lane in 0..3_usize {
+            let (database, ids) = (database.clone(), ids.clone());
+            lanes.push(tokio::spawn(async move {
+                let store = database.store(&format!("node {lane}")).await?;
+                for number in 1..=ROUNDS {
+                    // Its own four, in descending order, each with a message to one of another node.
+                    let group = (0..4_usize).rev().map(|own| {
+                        let mut checkpoint = checkpoint(&ids[lane * 4 + own], number);
+                        checkpoint.messages = vec![(ids[(lane * 4 + own + 5) % 12].clone(), Control::Resume)];
+                        checkpoint.events = vec![NewEvent::new("packed", format!("{}", (lane + own) % 3))];
+                        Arc::new(checkpoint)
+                    });
+                    let event = [NewEvent::new("packed", format!("{lane}"))];
+                    let (poll, purge) =
+                        (RunnableQuery::new(vec![("order".into(), 1)], 100), PurgeRequest::new().with_events(LIMIT));
+                    let (answers, published, polled, purged) = tokio::join!(
+                        store.commit(group.collect()),
+                        store.publish(&event),
+                        store.runnable(&poll),
+                        store.purge(&purge)
+                    );
+                    for answer in answers {
+                        assert!(matches!(answer, CheckpointOutcome::Committed(_)), "{answer:?}");
+                    }
+                    published?;
+                    polled?;
+                    purged?;
+                }
+                store.stop(LIMIT).await?;
+                Ok::<_, BoxError>(())
+            }));
+        }
+        for lane in lanes {
+            lane.await??;
+        }
+        let (sent, published) = (12 * ROUNDS, 15 * ROUNDS);
+        let statistics = first.statistics().await?;
+        assert_eq!((statistics.inbox, statistics.events), (sent, published));
+        first.stop(LIMIT).await?;
         Ok(())
     })
     .await

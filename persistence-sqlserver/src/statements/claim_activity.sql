@@ -1,7 +1,7 @@
 DECLARE @now bigint = DATEDIFF_BIG(MICROSECOND, CAST('1970-01-01' AS datetime2(7)), SYSUTCDATETIME());
 DECLARE @token char(36) = @P2, @instance char(36), @id char(32);
 DECLARE @wanted TABLE ([name] nvarchar(200) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
-INSERT INTO @wanted ([name]) SELECT DISTINCT [name] FROM OPENJSON(@P1) WITH ([name] nvarchar(4000) '$[0]');
+INSERT INTO @wanted ([name]) SELECT DISTINCT [name] COLLATE Latin1_General_100_BIN2 FROM OPENJSON(@P1) WITH ([name] nvarchar(4000) '$[0]');
 -- What another is just writing is passed over; the update decides, and who finds it taken looks again. Those never claimed stand first
 -- in latchwork_activity_free, in the order of their numbers; those whose claim has ended are few.
 WHILE NOT EXISTS (SELECT 1 FROM [latchwork].[activity] AS a WHERE a.[token] = @token)

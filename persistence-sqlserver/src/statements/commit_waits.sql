@@ -7,7 +7,7 @@ IF @applied IS NOT NULL
 IF @consumed IS NOT NULL
 BEGIN
     INSERT INTO [latchwork].[consumed] ([instance], [slot], [event])
-    SELECT DISTINCT w.[id], r.[slot], r.[event]
+    SELECT DISTINCT w.[id], r.[slot] COLLATE Latin1_General_100_BIN2, r.[event]
     FROM OPENJSON(@consumed) WITH ([k] int '$[0]', [slot] nvarchar(4000) '$[1]', [event] char(36) '$[2]') AS r
     INNER JOIN @winner AS w ON w.[k] = r.[k]
     WHERE NOT EXISTS (

@@ -12,7 +12,8 @@ DECLARE @create TABLE (
     [data] nvarchar(max) COLLATE Latin1_General_100_BIN2 NOT NULL,
     -- 0: to be created; 1: was created before; 2: another has its business key.
     [state] int NOT NULL,
-    [holder] char(36) COLLATE Latin1_General_100_BIN2 NULL
+    [holder] char(36) COLLATE Latin1_General_100_BIN2 NULL,
+    [status] varchar(10) COLLATE Latin1_General_100_BIN2 NULL
 );
 -- Those that come after another of the same id, or of the same business key.
 DECLARE @twin TABLE ([at] int NOT NULL PRIMARY KEY, [first] int NOT NULL);

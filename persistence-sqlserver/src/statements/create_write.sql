@@ -5,10 +5,13 @@ WHERE EXISTS (SELECT 1 FROM [latchwork].[instance] AS i WHERE i.[id] = c.[id]);
 UPDATE c SET [state] = 1
 FROM @create AS c
 WHERE c.[state] = 0 AND EXISTS (SELECT 1 FROM [latchwork].[tombstone] AS t WHERE t.[id] = c.[id]);
-UPDATE c SET [state] = 2, [holder] = b.[instance]
+-- A key whose holder a purge has just forgotten is free, or fails as a duplicate, and is tried again.
+UPDATE c SET [state] = 2, [holder] = b.[instance], [status] = COALESCE(i.[status], t.[status])
 FROM @create AS c
 INNER JOIN [latchwork].[business_key] AS b ON b.[definition] = c.[definition] AND b.[business_key] = c.[business_key]
-WHERE c.[state] = 0;
+LEFT JOIN [latchwork].[instance] AS i ON i.[id] = b.[instance]
+LEFT JOIN [latchwork].[tombstone] AS t ON t.[id] = b.[instance]
+WHERE c.[state] = 0 AND COALESCE(i.[status], t.[status]) IS NOT NULL;
 -- Of several in this call the first counts.
 INSERT INTO @twin ([at], [first])
 SELECT t.[at], t.[first]
@@ -26,7 +29,7 @@ FROM (
     WHERE c.[state] = 0 AND c.[business_key] IS NOT NULL
 ) AS t
 WHERE t.[at] > t.[first];
-UPDATE c SET [state] = 2, [holder] = f.[id]
+UPDATE c SET [state] = 2, [holder] = f.[id], [status] = 'runnable'
 FROM @create AS c
 INNER JOIN @twin AS t ON t.[at] = c.[at]
 INNER JOIN @create AS f ON f.[at] = t.[first];

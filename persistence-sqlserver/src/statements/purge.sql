@@ -41,12 +41,13 @@ BEGIN
     SET @found = @@ROWCOUNT;
     -- As many as are asked for, and no more than so many rows at once, but one at least.
     INSERT INTO @touched ([id])
-    SELECT e.[id]
+    SELECT TOP (@P1) e.[id]
     FROM (
         SELECT
-            x.[id], ROW_NUMBER() OVER (ORDER BY x.[ended], x.[id]) AS [place],
+            x.[id], x.[ended], ROW_NUMBER() OVER (ORDER BY x.[ended], x.[id]) AS [place],
             SUM(x.[rows]) OVER (ORDER BY x.[ended], x.[id] ROWS UNBOUNDED PRECEDING) AS [sum]
         FROM @ended AS x
     ) AS e
-    WHERE e.[place] <= @P1 AND (e.[place] = 1 OR e.[sum] <= 20000);
+    WHERE e.[place] = 1 OR e.[sum] <= 20000
+    ORDER BY e.[ended], e.[id];
     IF @found > @@ROWCOUNT SET @more = 1;

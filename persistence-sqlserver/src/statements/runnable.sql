@@ -5,7 +5,8 @@ DECLARE @known TABLE (
     [version] bigint NOT NULL
 );
 INSERT INTO @known ([definition], [version])
-SELECT DISTINCT [definition], [version] FROM OPENJSON(@P1) WITH ([definition] nvarchar(4000) '$[0]', [version] bigint '$[1]');
+SELECT DISTINCT [definition] COLLATE Latin1_General_100_BIN2, [version]
+FROM OPENJSON(@P1) WITH ([definition] nvarchar(4000) '$[0]', [version] bigint '$[1]');
 -- Instances with a row in their inbox are few. By latchwork_inbox_visible and the primary key.
 DECLARE @waiting TABLE (
     [id] char(36) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY,

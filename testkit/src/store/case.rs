@@ -1,9 +1,6 @@
 use super::{Skipped, StoreFixture, cases, tools::Nodes};
 use latchwork_core::BoxError;
-use std::{fmt, pin::Pin, time::Duration};
-
-/// Longest a case may last; a store that hangs fails with its case's name.
-const TIME_LIMIT: Duration = Duration::from_secs(180);
+use std::{fmt, pin::Pin};
 
 /// How a case ends for the suite's own code.
 pub(super) type Checked = Result<(), Stop>;
@@ -118,7 +115,7 @@ impl fmt::Display for Report {
 /// Runs one case on a fresh fixture, and stops its nodes after it. Needs a multi-threaded Tokio runtime with time.
 ///
 /// # Errors
-/// [`CaseFailed`] when the promise is broken, nothing happens for three minutes, or the factory fails.
+/// [`CaseFailed`] when the promise is broken, it does not end within the fixture's limit of time, or the factory fails.
 pub async fn run<F, M, Fut>(case: Case, factory: M) -> Result<(), CaseFailed>
 where
     F: StoreFixture,
@@ -183,12 +180,13 @@ where
     };
     let nodes = Nodes::open(Box::new(fixture)).await;
     let nodes = nodes.map_err(|error| failed(format!("two nodes could not be opened: {}", chain(&*error))))?;
-    let result = tokio::time::timeout(TIME_LIMIT, (case.run)(&nodes)).await;
+    let limit = nodes.fixture.time_limit();
+    let result = tokio::time::timeout(limit, (case.run)(&nodes)).await;
     nodes.stop().await;
     match result {
         Ok(Ok(())) => Ok(None),
         Ok(Err(Stop::Skipped(why))) => Ok(Some(why)),
         Ok(Err(Stop::Failed(reason))) => Err(failed(reason)),
-        Err(_) => Err(failed(format!("it did not end within {TIME_LIMIT:?}; something waits for ever"))),
+        Err(_) => Err(failed(format!("it did not end within {limit:?}; something waits for ever"))),
     }
 }

@@ -43,6 +43,11 @@ pub trait StoreFixture: Send + Sync + 'static {
         Duration::from_millis(700)
     }
 
+    /// Longest a case may last; a store that hangs fails with its case's name. Default 3 min.
+    fn time_limit(&self) -> Duration {
+        Duration::from_secs(180)
+    }
+
     /// Removes the store from its server, where it is on one. Called after the case, when all its nodes have been stopped.
     ///
     /// # Errors
