@@ -18,8 +18,8 @@ async fn in_file<W: Workflow>(file: &std::path::Path, workflow: W) -> Result<Wor
     WorkflowHost::builder().use_local_locking().use_local_queue().use_sqlite_persistence(file).workflow(workflow).start().await
 }
 
-/// Starts so many instances of ten steps, so many at a time, and waits for all of them.
-async fn run_ten(host: &WorkflowHost, count: usize, at_once: usize) -> Result<Duration> {
+/// Starts so many instances, so many at a time, and waits for all of them.
+pub(crate) async fn run_many<W: Workflow<Data = Empty>>(host: &WorkflowHost, count: usize, at_once: usize) -> Result<Duration> {
     let start = Instant::now();
     let mut starting = tokio::task::JoinSet::new();
     for starter in 0..at_once {
@@ -28,7 +28,7 @@ async fn run_ten(host: &WorkflowHost, count: usize, at_once: usize) -> Result<Du
         starting.spawn(async move {
             let mut handles = Vec::with_capacity(share);
             for _ in 0..share {
-                handles.push(host.start_workflow::<Ten>(Empty {}).await?);
+                handles.push(host.start_workflow::<W>(Empty {}).await?);
             }
             for handle in handles {
                 handle.ended().await?;
@@ -48,8 +48,8 @@ const STARTERS: usize = 256;
 /// B1: many small instances in memory.
 pub(crate) async fn memory(report: &mut Report, count: usize) -> Result<()> {
     let host = in_memory(Ten).await?;
-    run_ten(&host, count / 10 + 1, STARTERS).await?;
-    let took = run_ten(&host, count, STARTERS).await?;
+    run_many::<Ten>(&host, count / 10 + 1, STARTERS).await?;
+    let took = run_many::<Ten>(&host, count, STARTERS).await?;
     let row = Row::new("B1", "memory", format!("steps, {count} x 10")).rate(count * 10, took);
     report.add(row.against(raw::tasks().await, "tasks of the runtime"));
     host.stop().await?;
@@ -111,7 +111,7 @@ pub(crate) async fn memory_in_use(report: &mut Report, count: usize) -> Result<(
     let host = builder.retention(retention).start().await?;
     let (start, mut held) = (Instant::now(), Vec::new());
     for part in 1..=PARTS {
-        run_ten(&host, count / PARTS as usize, STARTERS).await?;
+        run_many::<Ten>(&host, count / PARTS as usize, STARTERS).await?;
         tokio::time::sleep((PART * part).saturating_sub(start.elapsed())).await;
         held.push(measure::resident() >> 20);
     }
@@ -126,8 +126,8 @@ pub(crate) async fn memory_in_use(report: &mut Report, count: usize) -> Result<(
 pub(crate) async fn sqlite(report: &mut Report, count: usize) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let host = in_file(&folder.path().join("b3.db"), Ten).await?;
-    run_ten(&host, count / 10 + 1, 64).await?;
-    let took = run_ten(&host, count, STARTERS).await?;
+    run_many::<Ten>(&host, count / 10 + 1, 64).await?;
+    let took = run_many::<Ten>(&host, count, STARTERS).await?;
     host.stop().await?;
     let rows = raw::sqlite_rows(&folder.path().join("raw.db")).await?;
     let row = Row::new("B3", "sqlite", format!("steps, {count} x 10, 1 process")).rate(count * 10, took);
@@ -186,7 +186,7 @@ pub(crate) async fn for_each(report: &mut Report, divide: usize) -> Result<()> {
 pub(crate) async fn many_starts(report: &mut Report, count: usize) -> Result<()> {
     let before = measure::resident();
     let host = in_memory(Ten).await?;
-    let took = run_ten(&host, count, STARTERS).await?;
+    let took = run_many::<Ten>(&host, count, STARTERS).await?;
     let bytes = measure::resident().saturating_sub(before) / count as u64;
     let row = Row::new("B16", "memory", format!("steps of {count} starts at once; {bytes} bytes left of each finished instance"));
     report.add(row.rate(count * 10, took));
@@ -195,7 +195,7 @@ pub(crate) async fn many_starts(report: &mut Report, count: usize) -> Result<()>
     let folder = tempfile::tempdir()?;
     let before = measure::resident();
     let host = in_file(&folder.path().join("b16.db"), Ten).await?;
-    let took = run_ten(&host, count, STARTERS).await?;
+    let took = run_many::<Ten>(&host, count, STARTERS).await?;
     let mib = measure::resident().saturating_sub(before) >> 20;
     report
         .add(Row::new("B16", "sqlite", format!("steps of {count} starts at once; {mib} MiB more in use")).rate(count * 10, took));

@@ -22,7 +22,7 @@ pub(crate) async fn run(report: &mut Report, divide: usize) -> Result<()> {
 }
 
 /// Acquire and release without contention, by one task and by 64.
-async fn pairs(
+pub(crate) async fn pairs(
     report: &mut Report,
     backend: &str,
     locks: &Arc<dyn DistributedLockProvider>,
@@ -54,7 +54,12 @@ async fn pairs(
 }
 
 /// Two tasks hand one lock to and fro.
-async fn hand_over(report: &mut Report, backend: &str, locks: &Arc<dyn DistributedLockProvider>, count: usize) -> Result<()> {
+pub(crate) async fn hand_over(
+    report: &mut Report,
+    backend: &str,
+    locks: &Arc<dyn DistributedLockProvider>,
+    count: usize,
+) -> Result<()> {
     let start = Instant::now();
     let mut running = tokio::task::JoinSet::new();
     for _ in 0..2 {

@@ -13,6 +13,7 @@ mod queues;
 mod raw;
 mod report;
 mod sleepers;
+mod sqlserver;
 mod workflows;
 
 use anyhow::{Result, bail};
@@ -26,7 +27,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Runs benchmark workloads.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// The workloads, by name: B1 B2 B3 B4 B9 B10 B11 B12 B13 B16 MEMORY, or `instructions`. All but the last when none is named.
+    /// The workloads, by name: B1 B2 B3 B4 B7 B9 B10 B11 B12 B13 B16 MEMORY, or `instructions`. All but the last when none is named.
     workloads: Vec<String>,
     /// One line of JSON for each row instead of a table.
     #[arg(long)]
@@ -39,7 +40,7 @@ struct Arguments {
     child: Option<String>,
 }
 
-const ALL: [&str; 11] = ["B1", "B2", "B3", "B4", "B9", "B10", "B11", "B12", "B13", "B16", "MEMORY"];
+const ALL: [&str; 12] = ["B1", "B2", "B3", "B4", "B7", "B9", "B10", "B11", "B12", "B13", "B16", "MEMORY"];
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -67,8 +68,15 @@ async fn main() -> Result<()> {
             "B10" => sleepers::run(&mut report, 100_000 / divide).await?,
             "B11" => events::run(&mut report, divide).await?,
             "MEMORY" => engine::memory_in_use(&mut report, 1_000_000 / divide).await?,
-            "B12" => locks::run(&mut report, divide).await?,
-            "B13" => queues::run(&mut report, divide).await?,
+            "B7" => sqlserver::workflows(&mut report, 1_000 / divide).await?,
+            "B12" => {
+                locks::run(&mut report, divide).await?;
+                sqlserver::lock_pairs(&mut report, 10_000 / divide).await?;
+            }
+            "B13" => {
+                queues::run(&mut report, divide).await?;
+                sqlserver::queue(&mut report, 10_000 / divide).await?;
+            }
             "B16" => engine::many_starts(&mut report, 50_000 / divide).await?,
             "INSTRUCTIONS" => instructions::run(&mut report)?,
             other => bail!("there is no workload `{other}`; there are {}, and `instructions`", ALL.join(", ")),

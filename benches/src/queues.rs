@@ -46,7 +46,7 @@ pub(crate) async fn run(report: &mut Report, divide: usize) -> Result<()> {
     Ok(())
 }
 
-async fn throughput(
+pub(crate) async fn throughput(
     report: &mut Report,
     backend: &str,
     queue: Arc<dyn QueueProvider>,
@@ -81,7 +81,7 @@ async fn throughput(
     Ok(())
 }
 
-async fn first_step(
+pub(crate) async fn first_step(
     report: &mut Report,
     backend: &str,
     builder: latchwork::WorkflowHostBuilder,

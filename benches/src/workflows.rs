@@ -27,6 +27,18 @@ impl Workflow for Ten {
     }
 }
 
+/// Five empty steps.
+pub(crate) struct Five;
+
+impl Workflow for Five {
+    type Data = Empty;
+    const ID: &'static str = "five";
+
+    fn build(&self, flow: &mut WorkflowBuilder<Empty>) {
+        steps(flow, 5);
+    }
+}
+
 /// As many empty steps as it is told.
 pub(crate) struct Sequence(pub(crate) usize);
 

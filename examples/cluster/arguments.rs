@@ -4,10 +4,22 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand, value_parser};
 
+use latchwork::{name::InvalidName, prelude::*};
+
 use crate::{
     backend::{Backends, ProviderUrl},
     node::NodeArguments,
 };
+
+/// Where the parent's URLs stand for its nodes: they may hold passwords, and everybody sees the arguments of a process.
+pub(crate) const STORE: &str = "LATCHWORK_CLUSTER_STORE";
+pub(crate) const QUEUE: &str = "LATCHWORK_CLUSTER_QUEUE";
+pub(crate) const LOCK: &str = "LATCHWORK_CLUSTER_LOCK";
+
+/// A namespace as an argument.
+pub(crate) fn namespace(name: &str) -> Result<Namespace, InvalidName> {
+    Namespace::new(name)
+}
 
 /// A durable cluster on this machine: node processes run a workflow for each order of a file, some nodes are killed, and in the end
 /// an audit compares what the steps did with what the store says.
@@ -51,15 +63,18 @@ pub(crate) struct RunArguments {
     /// The folder for store, locks and ledger [default: latchwork-cluster, or the store's FILE.cluster]
     #[arg(long, value_name = "FOLDER")]
     pub(crate) dir: Option<PathBuf>,
-    /// The store: sqlite:FILE [default: orders.db in the folder]
-    #[arg(long, value_name = "URL")]
+    /// The store: sqlite:FILE, or sqlserver:CONNECTION-STRING [default: orders.db in the folder]
+    #[arg(long, value_name = "URL", env = STORE, hide_env_values = true)]
     pub(crate) store: Option<ProviderUrl>,
-    /// The queue: sqlite:FILE [default: the store's file]
-    #[arg(long, value_name = "URL")]
+    /// The queue: sqlite:FILE, or sqlserver:CONNECTION-STRING [default: the store's file, or a file in the folder]
+    #[arg(long, value_name = "URL", env = QUEUE, hide_env_values = true)]
     pub(crate) queue: Option<ProviderUrl>,
-    /// The locks: file:FOLDER [default: locks in the folder]
-    #[arg(long, value_name = "URL")]
+    /// The locks: file:FOLDER, or sqlserver:CONNECTION-STRING [default: locks in the folder]
+    #[arg(long, value_name = "URL", env = LOCK, hide_env_values = true)]
     pub(crate) lock: Option<ProviderUrl>,
+    /// The namespace; clusters of different ones share a server undisturbed
+    #[arg(long, value_name = "NAME", default_value_t, value_parser = namespace)]
+    pub(crate) namespace: Namespace,
     /// Begin anew: remove what earlier runs left in the folder
     #[arg(long)]
     pub(crate) fresh: bool,

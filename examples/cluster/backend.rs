@@ -11,12 +11,22 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use latchwork::{WorkflowHostBuilder, persistence_sqlite::SqliteOptions, prelude::*, queue_sqlite::SqliteQueueOptions};
+#[cfg(feature = "sqlserver")]
+use latchwork::{persistence_sqlserver::SqlServerLeaseOptions, queue_sqlserver::SqlServerQueueOptions};
 
 /// How long the work of a killed node stays with it. The shortest that the queue recommends, so that the take-over is seen.
 const QUEUE_LEASE: Duration = Duration::from_millis(2_500);
 
-/// `scheme:rest`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// How often a node renews its lease of locks; a killed one's are free after twice this, so that the take-over is seen.
+#[cfg(feature = "sqlserver")]
+const LOCK_RENEWAL: Duration = Duration::from_secs(3);
+
+/// The URLs of SQL Server, when they are built in; else how to build them in.
+const SQLSERVER: &str =
+    if cfg!(feature = "sqlserver") { "sqlserver:CONNECTION-STRING" } else { "SQL Server when built with `--features sqlserver`" };
+
+/// `scheme:rest`. The rest may hold a password and shows only where it is a path.
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct ProviderUrl {
     scheme: String,
     rest: String,
@@ -33,6 +43,11 @@ impl ProviderUrl {
         (self.scheme == "sqlite").then(|| self.place())
     }
 
+    /// All of it, for the nodes.
+    pub(crate) fn reveal(&self) -> String {
+        format!("{}:{}", self.scheme, self.rest)
+    }
+
     /// The rest as a path; `sqlite:a.db` and `sqlite://a.db` are the same.
     fn place(&self) -> &Path {
         Path::new(self.rest.strip_prefix("//").unwrap_or(&self.rest))
@@ -46,7 +61,14 @@ impl ProviderUrl {
 
 impl fmt::Display for ProviderUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.scheme, self.rest)
+        let is_path = matches!(&*self.scheme, "sqlite" | "file");
+        write!(f, "{}:{}", self.scheme, if is_path { &self.rest } else { "..." })
+    }
+}
+
+impl fmt::Debug for ProviderUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -104,21 +126,34 @@ impl Backends {
 fn use_store(builder: WorkflowHostBuilder, url: &ProviderUrl) -> Result<WorkflowHostBuilder> {
     match url.scheme.as_str() {
         "sqlite" => Ok(builder.use_sqlite_persistence_with(SqliteOptions::new(url.path()?))),
-        _ => unknown("store", url, &["sqlite:FILE"]),
+        #[cfg(feature = "sqlserver")]
+        "sqlserver" => Ok(builder.use_sqlserver_persistence(url.rest.as_str())),
+        _ => unknown("store", url, &["sqlite:FILE", SQLSERVER]),
     }
 }
 
 fn use_queue(builder: WorkflowHostBuilder, url: &ProviderUrl) -> Result<WorkflowHostBuilder> {
     match url.scheme.as_str() {
         "sqlite" => Ok(builder.use_sqlite_queue_with(SqliteQueueOptions::new(url.path()?).with_lease(QUEUE_LEASE))),
-        _ => unknown("queue", url, &["sqlite:FILE"]),
+        #[cfg(feature = "sqlserver")]
+        "sqlserver" => {
+            Ok(builder.use_sqlserver_queue_with(SqlServerQueueOptions::new(url.rest.as_str()).with_lease(QUEUE_LEASE)))
+        }
+        _ => unknown("queue", url, &["sqlite:FILE", SQLSERVER]),
     }
 }
 
 fn use_lock(builder: WorkflowHostBuilder, url: &ProviderUrl) -> Result<WorkflowHostBuilder> {
     match url.scheme.as_str() {
         "file" => Ok(builder.use_file_locking(url.path()?)),
-        _ => unknown("lock", url, &["file:FOLDER"]),
+        #[cfg(feature = "sqlserver")]
+        "sqlserver" => Ok(builder.use_sqlserver_locking(url.rest.as_str())),
+        #[cfg(feature = "sqlserver")]
+        "sqlserver-lease" => {
+            let options = SqlServerLeaseOptions::new(url.rest.as_str()).with_renewal_period(LOCK_RENEWAL);
+            Ok(builder.use_sqlserver_lease_locking_with(options))
+        }
+        _ => unknown("lock", url, &["file:FOLDER", SQLSERVER]),
     }
 }
 
@@ -142,6 +177,9 @@ mod tests {
         let slashes: ProviderUrl = "sqlite:///var/orders.db".parse().expect("a URL");
         assert_eq!(slashes.sqlite_file(), url.sqlite_file());
         assert_eq!("file:x".parse::<ProviderUrl>().expect("a URL").sqlite_file(), None);
+        let secret: ProviderUrl = "sqlserver:Server=a;Password=secret".parse().expect("a URL");
+        assert_eq!((secret.to_string(), format!("{secret:?}")), ("sqlserver:...".to_owned(), "sqlserver:...".to_owned()));
+        assert_eq!(secret.reveal(), "sqlserver:Server=a;Password=secret");
         assert!(["orders.db", ":x", "sqlite:"].iter().all(|text| text.parse::<ProviderUrl>().is_err()));
     }
 
@@ -154,7 +192,7 @@ mod tests {
         );
         assert!(
             within("sqlite:d/a", "rabbit:d/a")
-                .is_err_and(|error| error.to_string().contains("the queue rabbit:d/a is elsewhere"))
+                .is_err_and(|error| error.to_string().contains("the queue rabbit:... is elsewhere"))
         );
     }
 
@@ -164,7 +202,7 @@ mod tests {
         assert_eq!(refused(backends("sqlite:a", "sqlite:a", "file:b")), Ok(()));
         assert_eq!(
             refused(backends("oracle:a", "sqlite:a", "file:b")),
-            Err("--store oracle:a: this program knows no store `oracle`; it knows sqlite:FILE".to_owned())
+            Err(format!("--store oracle:...: this program knows no store `oracle`; it knows sqlite:FILE, {SQLSERVER}"))
         );
         assert!(refused(backends("sqlite:a", "kafka:a", "file:b")).is_err_and(|error| error.contains("it knows sqlite:FILE")));
         assert!(

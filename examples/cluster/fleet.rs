@@ -15,7 +15,12 @@ use tokio::{
     time::timeout,
 };
 
-use crate::backend::Backends;
+use latchwork::prelude::Namespace;
+
+use crate::{
+    arguments::{LOCK, QUEUE, STORE},
+    backend::Backends,
+};
 
 /// How long a node may take to stop before it is killed: its grace for running steps, and what its providers need.
 const STOP_LIMIT: Duration = Duration::from_secs(20);
@@ -67,6 +72,7 @@ pub(crate) struct Member {
 pub(crate) struct Fleet {
     program: PathBuf,
     backends: Backends,
+    namespace: Namespace,
     ledger: PathBuf,
     members: Vec<Member>,
     watchers: JoinSet<(usize, Fate)>,
@@ -74,10 +80,10 @@ pub(crate) struct Fleet {
 
 impl Fleet {
     /// A fleet without nodes yet, which write their ledgers to this folder.
-    pub(crate) fn new(backends: Backends, ledger: PathBuf) -> Result<Self> {
+    pub(crate) fn new(backends: Backends, namespace: Namespace, ledger: PathBuf) -> Result<Self> {
         let program =
             std::env::current_exe().context("this program's own file cannot be found, so it cannot start node processes")?;
-        Ok(Self { program, backends, ledger, members: Vec::new(), watchers: JoinSet::new() })
+        Ok(Self { program, backends, namespace, ledger, members: Vec::new(), watchers: JoinSet::new() })
     }
 
     pub(crate) fn members(&self) -> &[Member] {
@@ -99,7 +105,8 @@ impl Fleet {
             .args(["--name", &name])
             .arg("--ledger")
             .arg(&self.ledger)
-            .args(["--store", &store.to_string(), "--queue", &queue.to_string(), "--lock", &lock.to_string()])
+            .args(["--namespace", self.namespace.as_str()])
+            .envs([(STORE, store.reveal()), (QUEUE, queue.reveal()), (LOCK, lock.reveal())])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .spawn()

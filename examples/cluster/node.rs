@@ -8,6 +8,7 @@ use latchwork::prelude::*;
 use tokio::sync::oneshot;
 
 use crate::{
+    arguments::{LOCK, QUEUE, STORE, namespace},
     backend::{Backends, ProviderUrl},
     fulfilment::FulfilOrder,
     ledger::Ledger,
@@ -28,12 +29,14 @@ pub(crate) struct NodeArguments {
     /// The folder of this run's ledger.
     #[arg(long)]
     pub(crate) ledger: PathBuf,
-    #[arg(long)]
+    #[arg(long, env = STORE)]
     pub(crate) store: ProviderUrl,
-    #[arg(long)]
+    #[arg(long, env = QUEUE)]
     pub(crate) queue: ProviderUrl,
-    #[arg(long)]
+    #[arg(long, env = LOCK)]
     pub(crate) lock: ProviderUrl,
+    #[arg(long, value_parser = namespace)]
+    pub(crate) namespace: Namespace,
 }
 
 /// Runs the node.
@@ -41,10 +44,11 @@ pub(crate) async fn run(arguments: NodeArguments, ledger: Ledger) -> Result<()> 
     // Asked for before anything else, so that no moment is left in which Ctrl-C, which reaches all processes of a terminal, would
     // end the node at once instead of cleanly.
     let told_to_stop = told_to_stop()?;
-    let NodeArguments { name, store, queue, lock, .. } = arguments;
+    let NodeArguments { name, store, queue, lock, namespace, .. } = arguments;
     let backends = Backends { store, queue, lock };
     let host = backends
         .wire(WorkflowHost::builder())?
+        .namespace(namespace)
         .node_id(name.as_str())
         .poll_interval(POLL_INTERVAL)
         .stop_grace(STOP_GRACE)

@@ -49,6 +49,7 @@ pub(crate) struct Plan {
     with_bars: bool,
     orders: Vec<OrderLine>,
     backends: Backends,
+    namespace: Namespace,
     host: WorkflowHostBuilder,
     folder: Folder,
 }
@@ -58,14 +59,15 @@ impl Plan {
     pub(crate) fn make(arguments: &RunArguments) -> Result<Self> {
         let folder = arguments.folder();
         let backends = arguments.backends(&folder);
-        let host = backends.wire(WorkflowHost::builder())?;
+        let namespace = arguments.namespace.clone();
+        let host = backends.wire(WorkflowHost::builder())?.namespace(namespace.clone());
         let orders = read_orders(arguments)?;
         if arguments.fresh {
             backends.check_within(&folder)?;
         }
         let folder = Folder::open(&folder, arguments.fresh)?;
         let RunArguments { nodes, kill: kills, json, .. } = *arguments;
-        Ok(Self { nodes, kills, with_bars: !json, orders, backends, host, folder })
+        Ok(Self { nodes, kills, with_bars: !json, orders, backends, namespace, host, folder })
     }
 }
 
@@ -100,15 +102,15 @@ pub(crate) enum Conclusion {
 /// Runs the cluster until all orders have ended, or the user interrupts it.
 pub(crate) async fn run(plan: Plan) -> Result<Conclusion> {
     let interrupt = interrupt()?;
-    let Plan { nodes, kills, with_bars, orders, backends, host, folder } = plan;
+    let Plan { nodes, kills, with_bars, orders, backends, namespace, host, folder } = plan;
     // This host starts workflows, publishes events and answers questions; it runs none.
     let host = host.node_id("parent").configure(|options| options.run_workflows = false).workflow(FulfilOrder).start();
     let host = host.await.context("the cluster cannot be reached")?;
     let concluded = async {
-        let (cluster, is_empty) = (cluster_of(&host).await?, is_empty(&host).await?);
+        let (cluster, is_empty) = (cluster_of(&host, &namespace).await?, is_empty(&host).await?);
         let books = Books::open(&folder.ledger(), &cluster, is_empty)?;
         let ledger = books.begin_run()?;
-        let fleet = Fleet::new(backends, ledger.clone())?;
+        let fleet = Fleet::new(backends, namespace, ledger.clone())?;
         let run = Run { host: host.clone(), nodes, kills, killed: 0, display: Display::new(with_bars), fleet, books, ledger };
         run.conclude(orders, interrupt).await
     };
@@ -120,9 +122,9 @@ pub(crate) async fn run(plan: Plan) -> Result<Conclusion> {
 }
 
 /// The id of the cluster, which its store has drawn.
-async fn cluster_of(host: &WorkflowHost) -> Result<String, HostError> {
+async fn cluster_of(host: &WorkflowHost, namespace: &Namespace) -> Result<String, HostError> {
     let domain = host.locks().capabilities().domain;
-    let identity = patiently(|| async { Ok(host.store().claim_identity(Namespace::default().as_str(), &domain, false).await?) });
+    let identity = patiently(|| async { Ok(host.store().claim_identity(namespace.as_str(), &domain, false).await?) });
     let (IdentityOutcome::Accepted(identity) | IdentityOutcome::Differs(identity)) = identity.await?;
     Ok(identity.cluster)
 }

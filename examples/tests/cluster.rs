@@ -2,76 +2,14 @@
 
 #![allow(clippy::expect_used, clippy::panic, reason = "helpers of tests are tests")]
 
-use serde_json::Value;
+mod common;
+
+use common::{COUNTS, Ended, LIMIT, cluster, wait};
 use std::{
-    io::Read,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
-    sync::mpsc,
+    process::Command,
     time::{Duration, Instant},
 };
-
-/// A run that takes longer hangs.
-const LIMIT: Duration = Duration::from_mins(3);
-
-fn cluster(folder: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_cluster"));
-    command.args(arguments).arg("--dir").arg(folder);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).env_remove("RUST_LOG");
-    command
-}
-
-/// What is left of a run.
-#[derive(Debug)]
-struct Ended {
-    status: ExitStatus,
-    out: String,
-    err: String,
-}
-
-impl Ended {
-    fn of(command: &mut Command) -> Self {
-        wait(command.spawn().expect("the program starts"))
-    }
-
-    /// The line of JSON, which is all there is on standard output.
-    fn json(&self) -> Value {
-        assert_eq!(self.out.trim_end().lines().count(), 1, "{self:?}");
-        serde_json::from_str(&self.out).expect("JSON")
-    }
-
-    fn numbers<const N: usize>(&self, names: [&str; N]) -> [u64; N] {
-        let json = self.json();
-        names.map(|name| json[name].as_u64().unwrap_or_else(|| panic!("{name} in {self:?}")))
-    }
-}
-
-/// Waits for a process and for all that share its outputs: its nodes are gone, too.
-fn wait(mut child: Child) -> Ended {
-    let (sender, texts) = mpsc::channel();
-    let outputs: [Box<dyn Read + Send>; 2] =
-        [Box::new(child.stdout.take().expect("an output")), Box::new(child.stderr.take().expect("an output"))];
-    for (number, mut output) in outputs.into_iter().enumerate() {
-        let sender = sender.clone();
-        std::thread::spawn(move || {
-            let mut text = String::new();
-            let read = output.read_to_string(&mut text).map(|_| text);
-            let _ = sender.send((number, read));
-        });
-    }
-    let mut read: [String; 2] = Default::default();
-    for _ in 0..2 {
-        match texts.recv_timeout(LIMIT) {
-            Ok((number, text)) => read[number] = text.expect("text"),
-            Err(_) => {
-                let _ = child.kill();
-                panic!("the program does not end; so far: {read:?}");
-            }
-        }
-    }
-    let [out, err] = read;
-    Ended { status: child.wait().expect("a status"), out, err }
-}
 
 /// Lines in the ledger.
 fn effects(folder: &Path) -> usize {
@@ -88,8 +26,6 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(5));
     }
 }
-
-const COUNTS: [&str; 5] = ["orders", "completed", "failed", "lost", "duplicated_transitions"];
 
 #[test]
 fn a_killed_node_costs_nothing_and_the_next_run_starts_nothing_twice() {
@@ -213,7 +149,7 @@ fn an_unknown_scheme_and_a_missing_file_are_told_before_anything_is_made() {
     let folder = tempfile::tempdir().expect("a folder");
     let data = folder.path().join("data");
     for (arguments, told) in [
-        (["--store", "oracle:shop"], "--store oracle:shop: this program knows no store `oracle`; it knows sqlite:FILE"),
+        (["--store", "oracle:shop"], "--store oracle:...: this program knows no store `oracle`; it knows sqlite:FILE"),
         (["--queue", "kafka:shop"], "it knows sqlite:FILE"),
         (["--lock", "zookeeper:shop"], "it knows file:FOLDER"),
         (["--orders", "no-such.csv"], "no-such.csv cannot be opened"),

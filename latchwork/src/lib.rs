@@ -32,6 +32,10 @@ pub use latchwork_queue_local as queue_local;
 #[cfg(feature = "queue-sqlite")]
 pub use latchwork_queue_sqlite as queue_sqlite;
 
+/// A table queue on SQL Server. Feature `queue-sqlserver`.
+#[cfg(feature = "queue-sqlserver")]
+pub use latchwork_queue_sqlserver as queue_sqlserver;
+
 /// A store in memory. Feature `persistence-memory`.
 #[cfg(feature = "persistence-memory")]
 pub use latchwork_persistence_memory as persistence_memory;
@@ -70,9 +74,11 @@ pub mod prelude {
     #[cfg(feature = "persistence-sqlite")]
     pub use latchwork_persistence_sqlite::UseSqlitePersistence;
     #[cfg(feature = "persistence-sqlserver")]
-    pub use latchwork_persistence_sqlserver::UseSqlServerPersistence;
+    pub use latchwork_persistence_sqlserver::{UseSqlServerLeaseLocking, UseSqlServerPersistence};
     #[cfg(feature = "queue-local")]
     pub use latchwork_queue_local::UseLocalQueue;
     #[cfg(feature = "queue-sqlite")]
     pub use latchwork_queue_sqlite::UseSqliteQueue;
+    #[cfg(feature = "queue-sqlserver")]
+    pub use latchwork_queue_sqlserver::UseSqlServerQueue;
 }

@@ -3,9 +3,8 @@
 use crate::{
     PROVIDER,
     batch::{self, Outcome, Verb},
-    table::{Shard, Turn},
 };
-use latchwork_core::lock::{LockError, LockGuard, LockKey, LockMode};
+use latchwork_core::lock::{Attempt, Failure, Freed, HeldNames, LockError, LockKey, LockMode, Loss, LossSignal, Turn};
 use latchwork_sqlserver_client::{Session, SqlServerError, SqlServerOptions};
 use std::{
     collections::VecDeque,
@@ -26,7 +25,7 @@ const NOT_HELD: i64 = 1223;
 #[derive(Debug)]
 pub(crate) enum Command {
     Acquire(Ask),
-    Release { name: Arc<str>, session: u64, reply: Option<Reply> },
+    Release(Freed),
     Check { reply: Reply },
     Stop { held: Vec<(u64, Arc<str>)>, reply: Reply },
 }
@@ -42,17 +41,6 @@ pub(crate) struct Ask {
     pub(crate) reply: oneshot::Sender<Attempt>,
 }
 
-/// Its answer.
-#[derive(Debug)]
-pub(crate) enum Attempt {
-    Granted(LockGuard),
-    Contended(Turn),
-    /// The server ended the try; nothing is held.
-    Cancelled,
-    Stopped,
-    Failed(LockError),
-}
-
 /// What all connections of a provider have in common.
 #[derive(Debug)]
 pub(crate) struct Settings {
@@ -64,28 +52,10 @@ pub(crate) struct Settings {
 }
 
 /// An error of the connection, for all who asked.
-#[derive(Clone, Debug)]
-struct Failure {
-    is_transient: bool,
-    text: String,
-}
-
-impl From<&SqlServerError> for Failure {
-    fn from(error: &SqlServerError) -> Self {
-        // What is not understood has ended the session; the next one may do better.
-        let is_transient = error.is_transient() || matches!(error, SqlServerError::Protocol { .. });
-        Self { is_transient, text: error.to_string() }
-    }
-}
-
-impl Failure {
-    fn of(&self, key: &str) -> LockError {
-        if self.is_transient {
-            LockError::unavailable(PROVIDER, key, self.text.clone())
-        } else {
-            LockError::refused(PROVIDER, key, self.text.clone())
-        }
-    }
+fn failure(error: &SqlServerError) -> Failure {
+    // What is not understood has ended the session; the next one may do better.
+    let is_transient = error.is_transient() || matches!(error, SqlServerError::Protocol { .. });
+    if is_transient { Failure::transient(error) } else { Failure::lasting(error) }
 }
 
 /// One part of a request that is under way.
@@ -98,7 +68,7 @@ enum Pending {
 #[derive(Debug)]
 pub(crate) struct Connection {
     settings: Arc<Settings>,
-    shard: Weak<Shard>,
+    names: Weak<HeldNames>,
     commands: mpsc::UnboundedReceiver<Command>,
     session: Option<Session>,
     /// Counts the sessions: a grant knows its own, so that a stale release never reaches a newer one.
@@ -108,14 +78,14 @@ pub(crate) struct Connection {
     /// Whether the idle socket is watched; not while it has something to read that nobody asked for.
     watches: bool,
     acquires: VecDeque<Ask>,
-    releases: VecDeque<(Arc<str>, u64, Option<Reply>)>,
+    releases: VecDeque<Freed>,
 }
 
 impl Connection {
-    pub(crate) fn new(settings: Arc<Settings>, shard: Weak<Shard>, commands: mpsc::UnboundedReceiver<Command>) -> Self {
+    pub(crate) fn new(settings: Arc<Settings>, names: Weak<HeldNames>, commands: mpsc::UnboundedReceiver<Command>) -> Self {
         Self {
             settings,
-            shard,
+            names,
             commands,
             session: None,
             number: 0,
@@ -184,9 +154,9 @@ impl Connection {
     async fn accept(&mut self, command: Command) -> bool {
         match command {
             Command::Acquire(ask) => self.acquires.push_back(ask),
-            Command::Release { name, session, reply } => self.releases.push_back((name, session, reply)),
+            Command::Release(freed) => self.releases.push_back(freed),
             Command::Check { reply } => {
-                let result = self.check().await.map_err(|failure| failure.of(&self.settings.server.server()));
+                let result = self.check().await.map_err(|failure| failure.of(PROVIDER, &self.settings.server.server()));
                 let _ = reply.send(result);
             }
             Command::Stop { held, reply } => {
@@ -194,8 +164,8 @@ impl Connection {
                     let _ = ask.reply.send(Attempt::Stopped);
                 }
                 let result = self.free_all(held).await;
-                for (_, _, reply) in self.releases.drain(..) {
-                    if let Some(reply) = reply {
+                for freed in self.releases.drain(..) {
+                    if let Some(reply) = freed.reply {
                         let _ = reply.send(Ok(()));
                     }
                 }
@@ -211,7 +181,7 @@ impl Connection {
     async fn free_all(&mut self, held: Vec<(u64, Arc<str>)>) -> Result<(), LockError> {
         let limit = self.limit();
         let Some(session) = &mut self.session else { return Ok(()) };
-        let waiting = self.releases.iter().map(|(name, session, _)| (*session, name.clone()));
+        let waiting = self.releases.iter().map(|freed| (freed.session, freed.name.clone()));
         let names: Vec<Arc<str>> =
             waiting.chain(held).filter(|(session, _)| *session == self.number).map(|(_, name)| name).collect();
         let freed = batch::release_all(session, &names, limit).await;
@@ -224,7 +194,7 @@ impl Connection {
         let Some(session) = &mut self.session else { return Ok(()) };
         if let Err(error) = batch::heartbeat(session, limit).await {
             self.lose(&error);
-            return Err(Failure::from(&error));
+            return Err(failure(&error));
         }
         self.answered = Instant::now();
         Ok(())
@@ -236,20 +206,20 @@ impl Connection {
             return Ok(());
         }
         let (opened, limit) = (Session::open(&self.settings.server).await, self.limit());
-        let mut session = opened.map_err(|error| Failure::from(&error))?;
-        let database = batch::database(&mut session, limit).await.map_err(|error| Failure::from(&error))?;
+        let mut session = opened.map_err(|error| failure(&error))?;
+        let database = batch::database(&mut session, limit).await.map_err(|error| failure(&error))?;
         let pinned = match self.settings.database.get() {
             Some(pinned) => pinned,
             None => {
                 if let Some(sequence) = &self.settings.fence {
-                    batch::draw(&mut session, sequence, limit).await.map_err(|error| Failure::from(&error))?;
+                    batch::draw(&mut session, sequence, limit).await.map_err(|error| failure(&error))?;
                 }
                 self.settings.database.get_or_init(|| database.clone())
             }
         };
         if *pinned != database {
             let text = format!("the session is in the database `{database}` and not in `{pinned}`, to which the locks belong");
-            return Err(Failure { is_transient: false, text });
+            return Err(Failure::lasting(&text));
         }
         self.number += 1;
         self.session = Some(session);
@@ -261,7 +231,7 @@ impl Connection {
 
     /// The session is no more, or cannot be trusted: tells all who hold something in it, then closes it.
     fn lose(&mut self, error: &SqlServerError) {
-        let lost = self.shard.upgrade().map_or(0, |shard| shard.lose(self.number));
+        let lost = self.names.upgrade().map_or(0, |names| names.lose(self.number, Loss::SessionClosed));
         let server = self.settings.server.server();
         if lost > 0 {
             tracing::warn!(%server, lost, %error, "lock session lost, and all locks in it");
@@ -275,7 +245,7 @@ impl Connection {
     async fn send_batch(&mut self) {
         let mut pending = Vec::new();
         while pending.len() < batch::MOST
-            && let Some((name, session, reply)) = self.releases.pop_front()
+            && let Some(Freed { name, session, reply, .. }) = self.releases.pop_front()
         {
             if self.session.is_some() && session == self.number {
                 pending.push(Pending::Release { name, reply });
@@ -301,8 +271,8 @@ impl Connection {
             while let Ok(command) = self.commands.try_recv() {
                 match command {
                     Command::Acquire(ask) => pending.push(Pending::Acquire(ask)),
-                    Command::Release { name, reply, .. } => self.releases.push_back((name, 0, reply)),
-                    Command::Check { reply } => drop(reply.send(Err(failure.of(&self.settings.server.server())))),
+                    Command::Release(freed) => self.releases.push_back(freed),
+                    Command::Check { reply } => drop(reply.send(Err(failure.of(PROVIDER, &self.settings.server.server())))),
                     stop @ Command::Stop { .. } => {
                         // Nothing is held without a session, so this is at an end.
                         self.commands.close();
@@ -326,7 +296,7 @@ impl Connection {
             Err(error) => {
                 // What was granted is unknown, and ends with the session.
                 self.lose(&error);
-                fail(pending, &Failure::from(&error));
+                fail(pending, &failure(&error));
             }
         }
     }
@@ -340,7 +310,7 @@ impl Connection {
                     (0.., _) => {
                         // The lock without its number: given back.
                         let name = ask.turn.name().clone();
-                        self.releases.push_back((name, self.number, None));
+                        self.releases.push_back(Freed::new(name, self.number));
                         ask.refuse(&outcome);
                     }
                     (-1, _) => {
@@ -376,12 +346,12 @@ impl Connection {
     fn granted(&mut self, ask: Ask, fence: Option<u64>) {
         let Ask { turn, key, mode, reply, .. } = ask;
         let name = turn.name().clone();
-        match turn.granted(key, mode, self.number, fence) {
+        match turn.granted(key, mode, self.number, fence, LossSignal::new()) {
             // For nobody: the guard's drop gives it back.
             Some(guard) => drop(reply.send(Attempt::Granted(guard))),
             // The provider is being stopped: given back with all the others.
             None => {
-                self.releases.push_back((name, self.number, None));
+                self.releases.push_back(Freed::new(name, self.number));
                 let _ = reply.send(Attempt::Stopped);
             }
         }
@@ -402,7 +372,7 @@ impl Connection {
                 Ok(false) => ask.refuse(&outcome),
                 Err(error) => {
                     self.lose(&error);
-                    fail(vec![Pending::Acquire(ask)], &Failure::from(&error));
+                    fail(vec![Pending::Acquire(ask)], &failure(&error));
                 }
             },
             Pending::Release { name, reply } => match batch::is_held_here(session, &name, limit).await {
@@ -419,7 +389,7 @@ impl Connection {
                 }
                 Err(error) => {
                     self.lose(&error);
-                    fail(vec![Pending::Release { name, reply }], &Failure::from(&error));
+                    fail(vec![Pending::Release { name, reply }], &failure(&error));
                 }
             },
         }
@@ -445,14 +415,14 @@ impl Pending {
 }
 
 fn ended(outcome: &Outcome) -> Failure {
-    Failure { is_transient: true, text: format!("the session was closed after: {}", outcome.reason()) }
+    Failure::transient(&format!("the session was closed after: {}", outcome.reason()))
 }
 
 fn fail(pending: Vec<Pending>, failure: &Failure) {
     for pending in pending {
         match pending {
             Pending::Acquire(ask) => {
-                let failed = failure.of(ask.key.as_str());
+                let failed = failure.of(PROVIDER, ask.key.as_str());
                 let _ = ask.reply.send(Attempt::Failed(failed));
             }
             Pending::Release { name, reply: Some(reply) } => {

@@ -11,7 +11,6 @@ mod batch;
 mod connection;
 mod options;
 mod provider;
-mod table;
 
 pub use latchwork_sqlserver_client::ConnectionString;
 pub use options::SqlServerLockOptions;

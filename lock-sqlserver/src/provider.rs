@@ -1,42 +1,43 @@
 use crate::{
     PROVIDER,
-    connection::{Ask, Attempt, Command, Connection, Settings},
+    connection::{Ask, Command, Connection, Settings},
     options::SqlServerLockOptions,
-    table::{Entered, Shard, Turn},
 };
 use latchwork_core::{
     Scope, async_trait,
-    lock::{DistributedLockProvider, KeyLimit, LockCapabilities, LockError, LockGuard, LockRequest, LossDetection, Wait},
+    lock::{
+        Attempt, DistributedLockProvider, HeldNames, KeyLimit, LockCapabilities, LockError, LockGuard, LockRequest,
+        LossDetection, Turn,
+    },
     name::Namespace,
 };
 use latchwork_sqlserver_client::SqlServerOptions;
 use std::{
     fmt,
-    hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState},
+    hash::{DefaultHasher, Hash, Hasher},
     sync::{Arc, OnceLock},
     time::Duration,
 };
-use tokio::{
-    sync::{mpsc, oneshot},
-    time::Instant,
-};
-use tokio_util::sync::CancellationToken;
+use tokio::sync::{mpsc, oneshot};
 
 /// What SQL Server keeps of a name; the bytes are for servers that count those.
 const LONGEST: KeyLimit = KeyLimit::bytes(255).with_utf16_units(255);
-/// The pauses between two tries while another process holds the lock.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
+/// One connection as the provider sees it: the names that it carries, and the way to its task.
+#[derive(Debug)]
+struct Shard {
+    names: Arc<HeldNames>,
+    commands: mpsc::UnboundedSender<Command>,
+}
 
 /// Locks by name in a database of SQL Server, as its application locks.
 ///
 /// A clone is the same provider: `stop` ends both.
 #[derive(Clone)]
 pub struct SqlServerLocks {
-    shards: Arc<[Arc<Shard>]>,
+    shards: Arc<[Shard]>,
     settings: Arc<Settings>,
     namespace: Namespace,
-    stopped: CancellationToken,
 }
 
 impl fmt::Debug for SqlServerLocks {
@@ -46,7 +47,7 @@ impl fmt::Debug for SqlServerLocks {
             .field("namespace", &self.namespace.as_str())
             .field("connections", &self.shards.len())
             .field("held_names", &self.held_names())
-            .field("stopped", &self.stopped.is_cancelled())
+            .field("stopped", &self.is_stopped())
             .finish_non_exhaustive()
     }
 }
@@ -67,12 +68,13 @@ impl SqlServerLocks {
             Arc::new(Settings { server, heartbeat: options.heartbeat, fence: options.fencing(), database: OnceLock::new() });
         let shards = (0..options.connections).map(|_| {
             let (commands, given) = mpsc::unbounded_channel();
-            let shard = Arc::new(Shard::new(commands));
-            tokio::spawn(Connection::new(settings.clone(), Arc::downgrade(&shard), given).run());
-            shard
+            let freeing = commands.clone();
+            // A task that has ended has freed all.
+            let names = Arc::new(HeldNames::new(PROVIDER, move |freed| drop(freeing.send(Command::Release(freed)))));
+            tokio::spawn(Connection::new(settings.clone(), Arc::downgrade(&names), given).run());
+            Shard { names, commands }
         });
-        let locks =
-            Self { shards: shards.collect(), settings, namespace: options.namespace.clone(), stopped: CancellationToken::new() };
+        let locks = Self { shards: shards.collect(), settings, namespace: options.namespace.clone() };
         locks.check().await?;
         Ok(locks)
     }
@@ -80,7 +82,11 @@ impl SqlServerLocks {
     /// How many names this provider holds, waits for or asks for at the moment.
     #[must_use]
     pub fn held_names(&self) -> usize {
-        self.shards.iter().map(|shard| shard.len()).sum()
+        self.shards.iter().map(|shard| shard.names.len()).sum()
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.shards.iter().all(|shard| shard.names.is_stopped())
     }
 
     fn domain(&self) -> String {
@@ -90,71 +96,25 @@ impl SqlServerLocks {
     }
 
     /// The connection that carries this name.
-    fn shard(&self, name: &str) -> Result<&Arc<Shard>, LockError> {
+    fn shard(&self, name: &str) -> Result<&Shard, LockError> {
         let mut hasher = DefaultHasher::new();
         name.hash(&mut hasher);
         let count = u64::try_from(self.shards.len()).unwrap_or(1).max(1);
         let place = usize::try_from(hasher.finish() % count).unwrap_or_default();
         self.shards.get(place).ok_or_else(|| LockError::stopped(PROVIDER))
     }
+}
 
-    /// Waits until nobody of this process is before this request.
-    async fn turn(&self, request: &LockRequest, deadline: Option<Instant>) -> Result<Option<Turn>, LockError> {
-        let may_wait = !matches!(request.wait, Wait::No | Wait::UpTo(Duration::ZERO));
-        let name = request.key.fit(LONGEST);
-        let shard = self.shard(&name)?;
-        let mut ticket = match shard.enter(Arc::from(&*name), request.mode, may_wait) {
-            Entered::Turn(turn) => return Ok(Some(turn)),
-            Entered::Contended => return Ok(None),
-            Entered::Stopped => return Err(LockError::stopped(PROVIDER)),
-            Entered::Queued(ticket) => ticket,
-        };
-        let turn = tokio::select! {
-            biased;
-            // The table lets go of a waiter with nothing only when its provider stops.
-            turn = ticket.called() => turn.ok_or_else(|| LockError::stopped(PROVIDER))?,
-            () = until(deadline) => return Ok(None),
-        };
-        if turn.is_due_to_others() {
-            // Longer than the longest pause of those who wait in other processes.
-            self.pause(2 * LONGEST_PAUSE, deadline).await?;
-            turn.rested();
-        }
-        Ok(Some(turn))
-    }
-
-    /// Waits so long, but not beyond the deadline, nor beyond `stop`.
-    async fn pause(&self, pause: Duration, deadline: Option<Instant>) -> Result<(), LockError> {
-        tokio::select! {
-            biased;
-            () = self.stopped.cancelled() => Err(LockError::stopped(PROVIDER)),
-            () = until(deadline) => Ok(()),
-            () = tokio::time::sleep(pause) => Ok(()),
-        }
-    }
-
+impl Shard {
     async fn ask(&self, turn: Turn, request: &LockRequest) -> Attempt {
         let (reply, answer) = oneshot::channel();
-        let shard = turn.shard();
         // When nobody waits for the answer any more it is dropped: a grant is given back, a turn passes on.
-        if !shard.send(Command::Acquire(Ask { turn, key: request.key.clone(), mode: request.mode, again: false, reply })) {
+        let ask = Ask { turn, key: request.key.clone(), mode: request.mode, again: false, reply };
+        if self.commands.send(Command::Acquire(ask)).is_err() {
             return Attempt::Stopped;
         }
         answer.await.unwrap_or(Attempt::Stopped)
     }
-}
-
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => tokio::time::sleep_until(deadline).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Between half of `pause` and the whole of it, so that processes do not try in step.
-fn jittered(pause: Duration) -> Duration {
-    let drawn = RandomState::new().build_hasher().finish() as u16;
-    pause / 2 + pause.mul_f64(f64::from(drawn) / f64::from(u16::MAX)) / 2
 }
 
 #[async_trait]
@@ -170,50 +130,27 @@ impl DistributedLockProvider for SqlServerLocks {
     }
 
     async fn acquire(&self, request: LockRequest) -> Result<Option<LockGuard>, LockError> {
-        let deadline = match request.wait {
-            Wait::No => Some(Instant::now()),
-            // A sum beyond what the clock can count is a wait for ever.
-            Wait::UpTo(timeout) => Instant::now().checked_add(timeout),
-            Wait::Forever => None,
-        };
-        let Some(mut turn) = self.turn(&request, deadline).await? else { return Ok(None) };
-        // The first of this process: only it asks the server, again and again when another process holds.
-        let mut pause = SHORTEST_PAUSE;
-        loop {
-            turn = match self.ask(turn, &request).await {
-                Attempt::Granted(guard) => return Ok(Some(guard)),
-                Attempt::Cancelled => return Ok(None),
-                Attempt::Stopped => return Err(LockError::stopped(PROVIDER)),
-                Attempt::Failed(error) => return Err(error),
-                Attempt::Contended(turn) => turn,
-            };
-            if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-                return Ok(None);
-            }
-            self.pause(jittered(pause), deadline).await?;
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
+        let name = request.key.fit(LONGEST);
+        let shard = self.shard(&name)?;
+        shard.names.acquire(&request, Arc::from(&*name), |turn| shard.ask(turn, &request)).await
     }
 
     async fn check(&self) -> Result<(), LockError> {
         let stopped = || LockError::stopped(PROVIDER);
         let (reply, answer) = oneshot::channel();
-        let first = self.shards.first().filter(|_| !self.stopped.is_cancelled()).ok_or_else(stopped)?;
-        if !first.send(Command::Check { reply }) {
-            return Err(stopped());
-        }
+        let first = self.shards.first().filter(|_| !self.is_stopped()).ok_or_else(stopped)?;
+        first.commands.send(Command::Check { reply }).map_err(|_| stopped())?;
         answer.await.map_err(|_| stopped())?
     }
 
     async fn stop(&self, grace: Duration) -> Result<(), LockError> {
-        self.stopped.cancel();
         let stopping: Vec<_> = self
             .shards
             .iter()
             .filter_map(|shard| {
                 let (reply, answer) = oneshot::channel();
                 // Holders are told before anything is freed.
-                shard.send(Command::Stop { held: shard.stop(), reply }).then_some(answer)
+                shard.commands.send(Command::Stop { held: shard.names.stop(), reply }).is_ok().then_some(answer)
             })
             .collect();
         let freed = async {

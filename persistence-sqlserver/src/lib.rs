@@ -7,7 +7,10 @@
 //! | [`SqlServerStoreOptions`] | how it connects |
 //! | [`UseSqlServerPersistence`] | wires it into a host |
 //! | [`SqlServerTransaction`] | what a step in a transaction writes its own rows with |
-//! | [`schema_script`], [`roles_script`] | scripts for a DBA |
+//! | [`SqlServerLeaseLocks`] | locks as leases in the same database, for those who have nothing else |
+//! | [`SqlServerLeaseOptions`] | how leases are kept |
+//! | [`UseSqlServerLeaseLocking`] | wires them into a host |
+//! | [`schema_script`], [`roles_script`], [`lease_schema_script`] | scripts for a DBA |
 
 mod activity;
 mod checkpoint;
@@ -19,6 +22,7 @@ mod event;
 mod grammar;
 mod inbox;
 mod lanes;
+mod lease;
 mod load;
 mod options;
 mod provider;
@@ -31,6 +35,7 @@ mod sql;
 mod transaction;
 
 pub use latchwork_sqlserver_client::{ConnectionString, SqlServerTransaction};
+pub use lease::{SqlServerLeaseLocks, SqlServerLeaseOptions, UseSqlServerLeaseLocking, lease_schema_script};
 pub use options::SqlServerStoreOptions;
 pub use provider::SqlServerStore;
 pub use schema::{roles_script, schema_script};

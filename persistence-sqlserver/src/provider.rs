@@ -153,17 +153,13 @@ impl PersistenceProvider for SqlServerStore {
             .with_group_commit()
             .with_transactional_steps()
             .with_text_query()
+            .with_lease_lock()
     }
 
     async fn prepare(&self, mode: SchemaMode) -> Result<(), StoreError> {
         const ACTION: &str = "prepare the schema";
         self.opened(ACTION)?;
-        let mode = match mode {
-            SchemaMode::Migrate => latchwork_sqlserver_client::SchemaMode::Migrate,
-            SchemaMode::CreateIfMissing => latchwork_sqlserver_client::SchemaMode::CreateIfMissing,
-            SchemaMode::Verify => latchwork_sqlserver_client::SchemaMode::Verify,
-        };
-        let migrated = self.schema.migrate(self.server.pool.options(), mode).await;
+        let migrated = self.schema.migrate(self.server.pool.options(), schema::mode(mode)).await;
         migrated.map(drop).map_err(|error| self.failed(ACTION)(error.into()))
     }
 

@@ -1,6 +1,6 @@
 //! The tables, and how they came to be.
 
-use latchwork_core::name::Namespace;
+use latchwork_core::{name::Namespace, store::SchemaMode};
 use latchwork_sqlserver_client::{Migration, MigrationSet, SchemaName};
 
 /// The history of the schema.
@@ -15,6 +15,15 @@ pub(crate) fn schema_name(namespace: &Namespace) -> SchemaName {
     let named = (*namespace != Namespace::default()).then(|| SchemaName::new(&format!("latchwork_{namespace}"))).flatten();
     // A namespace has letters that a schema may have.
     named.unwrap_or_default()
+}
+
+/// What may be done to it, in the words of the client.
+pub(crate) fn mode(mode: SchemaMode) -> latchwork_sqlserver_client::SchemaMode {
+    match mode {
+        SchemaMode::Migrate => latchwork_sqlserver_client::SchemaMode::Migrate,
+        SchemaMode::CreateIfMissing => latchwork_sqlserver_client::SchemaMode::CreateIfMissing,
+        SchemaMode::Verify => latchwork_sqlserver_client::SchemaMode::Verify,
+    }
 }
 
 /// The history of this namespace's schema.

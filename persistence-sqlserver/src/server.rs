@@ -44,6 +44,16 @@ impl Server {
         }
     }
 
+    /// As [`ask`](Self::ask), once: after an error it may have been done.
+    pub(crate) async fn ask_once(&self, mut request: Request) -> Result<Vec<Columns>, Failure> {
+        self.apply(&mut request);
+        let limit = self.pool.options().request_timeout;
+        let answer = self
+            .pool
+            .run(move |session| Box::pin(async move { session.query(&request.text, &request.parameters(), limit).await }));
+        Ok(answer.await?.into_iter().flatten().map(Columns::from).collect())
+    }
+
     /// As [`ask`](Self::ask), once, within a transaction.
     pub(crate) async fn ask_within(
         &self,

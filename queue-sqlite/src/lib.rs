@@ -7,9 +7,7 @@
 //! | [`SqliteQueueOptions`] | its file, lease and pauses |
 //! | [`UseSqliteQueue`] | wires it into a host |
 
-mod bell;
 mod error;
-mod hand;
 mod lanes;
 mod options;
 mod provider;

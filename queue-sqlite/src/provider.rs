@@ -1,15 +1,17 @@
 use crate::{
-    SqliteQueueOptions, bell,
+    SqliteQueueOptions,
     error::{PROVIDER, failed, stopped},
-    hand::{self, Hand},
-    lanes::{Claim, Claims, Enqueues, Renewals, Settlements},
+    lanes::{Claim, Claims, Enqueues, Leases, Renewals, Settlements},
     schema,
     table::Table,
 };
 use latchwork_core::{
     BoxError, Scope, async_trait, limits,
     options::ProviderContext,
-    queue::{Delivery, QueueCapabilities, QueueDepth, QueueError, QueueKind, QueueProvider, Redelivery, WorkItem},
+    queue::{
+        Delivery, QueueCapabilities, QueueDepth, QueueError, QueueKind, QueueProvider, Redelivery, WorkItem,
+        leased::{self, Hand, Leasing},
+    },
 };
 use latchwork_sqlite_client::{Lane, SqliteClient, SqliteError, sqlx};
 use std::{
@@ -84,12 +86,11 @@ impl SqliteQueue {
 
         let owner: Arc<str> = format!("{}/{}", context.node, Uuid::now_v7().simple()).into();
         let table = Table::new(context.namespace.clone(), owner, context.clock.clone(), options.lease);
-        let bell = bell::of(client.path(), &context.namespace);
-        let (hand, settling, end) = Hand::new(table.clone());
-        let settlements = client.lane(Settlements(table.clone()));
-        // Both tasks end with the queue and its last delivery.
-        tokio::spawn(hand::settle(client.clone(), settlements, settling, bell.clone()));
-        tokio::spawn(hand::renew(Arc::downgrade(&hand), client.lane(Renewals(table.clone())), end));
+        let bell = leased::bell(&format!("sqlite:{}:{}", context.namespace.as_str(), client.path().display()));
+        let leases =
+            Leases { settlements: client.lane(Settlements(table.clone())), renewals: client.lane(Renewals(table.clone())) };
+        let leasing = Leasing::new(table.owner.clone(), table.clock.clone(), table.lease);
+        let hand = Hand::start(leases, leasing, bell.clone());
         Ok(Self {
             enqueues: client.lane(Enqueues(table.clone())),
             claims: client.lane(Claims::new(table.clone(), hand.giver_back())),
@@ -126,8 +127,7 @@ impl SqliteQueue {
         // What was claimed for a stopped queue is given back by being dropped.
         self.check_open()?;
         self.backlog.store(claimed.len() == max, Ordering::Relaxed);
-        let deliver = |item, attempt, claim, since| self.hand.deliver(queue, item, attempt, claim, since);
-        Ok(claimed.into_deliveries(deliver))
+        Ok(claimed.into_deliveries(&self.hand))
     }
 }
 

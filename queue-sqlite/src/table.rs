@@ -3,14 +3,9 @@
 use latchwork_core::{
     clock::{Clock, Timestamp},
     name::Namespace,
+    queue::leased::Positions,
 };
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicI64, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 /// One node's view of the table.
 #[derive(Clone, Debug)]
@@ -20,7 +15,7 @@ pub(crate) struct Table {
     pub(crate) owner: Arc<str>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) lease: Duration,
-    positions: Arc<AtomicI64>,
+    positions: Arc<Positions>,
 }
 
 impl Table {
@@ -40,9 +35,7 @@ impl Table {
 
     /// A place behind all that this queue gave before and, as far as clocks tell, behind those of other processes.
     pub(crate) fn position(&self, now: i64) -> i64 {
-        let next = |last: i64| now.max(last.saturating_add(1));
-        let before = self.positions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(next(last)));
-        next(before.unwrap_or_else(|last| last))
+        self.positions.next(now)
     }
 }
 

@@ -1,14 +1,13 @@
 //! The conformance suite, with queues on one file as its nodes.
 #![allow(clippy::expect_used, clippy::panic, reason = "helpers of tests are tests")]
 
-mod support;
-
 use latchwork_core::{name::Namespace, options::ProviderContext};
 use latchwork_queue_sqlite::{SqliteQueue, SqliteQueueOptions};
-use latchwork_testkit::queue::{BoxError, QueueFixture, async_trait};
+use latchwork_testkit::queue::{BoxError, MortalNode, QueueFixture, async_trait};
 use std::time::Duration;
-use support::Node;
 use tempfile::TempDir;
+
+type Node = MortalNode<SqliteQueue>;
 
 struct OneFile(TempDir);
 

@@ -78,6 +78,8 @@ impl Database {
                 session.batch(&format!("DROP {kind} [{}].[{name}];", self.schema), LIMIT).await?;
             }
         }
+        // By its name: a stand-in's list of sequences is empty.
+        session.batch(&format!("DROP SEQUENCE IF EXISTS [{}].[lease_fence];", self.schema), LIMIT).await?;
         session.batch(&format!("IF SCHEMA_ID(N'{0}') IS NOT NULL DROP SCHEMA [{0}];", self.schema), LIMIT).await?;
         Ok(())
     }

@@ -1,14 +1,14 @@
 use super::unreadable;
-use crate::{hand::GiveBack, table::Table};
-use latchwork_core::queue::{QueueKind, WorkItem};
+use crate::table::Table;
+use latchwork_core::queue::{
+    QueueKind, WorkItem,
+    leased::{Claimed, ClaimedHint, GiveBack},
+};
 use latchwork_sqlite_client::{
     WriteBatch,
     sqlx::{self, SqliteConnection},
 };
-use std::{
-    sync::atomic::{AtomicI64, Ordering},
-    time::Duration,
-};
+use std::sync::atomic::{AtomicI64, Ordering};
 
 const CLAIM: &str = include_str!("../statements/claim.sql");
 
@@ -17,44 +17,6 @@ const CLAIM: &str = include_str!("../statements/claim.sql");
 pub(crate) struct Claim {
     pub(crate) queue: QueueKind,
     pub(crate) max: usize,
-}
-
-/// Hints in the hands of this queue, and of nobody in particular yet. Dropped, they are given back: the one who asked for
-/// them stopped waiting.
-#[derive(Debug)]
-pub(crate) struct Claimed {
-    queue: QueueKind,
-    claim: i64,
-    /// When the lease began, by the monotonic clock.
-    since: Duration,
-    rows: Vec<Row>,
-    back: GiveBack,
-}
-
-#[derive(Debug)]
-struct Row {
-    item: WorkItem,
-    failures: u32,
-    position: i64,
-}
-
-impl Claimed {
-    pub(crate) fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    /// Makes a delivery of each: from `(item, attempt, claim, since)`.
-    pub(crate) fn into_deliveries<D>(mut self, mut make: impl FnMut(WorkItem, u32, i64, Duration) -> D) -> Vec<D> {
-        let rows = std::mem::take(&mut self.rows);
-        rows.into_iter().map(|row| make(row.item, row.failures.saturating_add(1), self.claim, self.since)).collect()
-    }
-}
-
-impl Drop for Claimed {
-    fn drop(&mut self) {
-        let instances = self.rows.drain(..).map(|row| row.item.instance);
-        self.back.give_back(self.queue, self.claim, instances);
-    }
 }
 
 /// Hands out hints.
@@ -86,12 +48,10 @@ impl Claims {
             .await?;
         let rows = rows.into_iter().map(|(instance, definition, version, failures, position)| {
             let instance = instance.parse().map_err(unreadable)?;
-            Ok(Row { item: WorkItem::new(instance, definition, version), failures, position })
+            Ok(ClaimedHint::new(WorkItem::new(instance, definition, version), failures, position))
         });
-        let mut rows = rows.collect::<Result<Vec<_>, sqlx::Error>>()?;
-        // The statement takes them in order, and returns them in any.
-        rows.sort_unstable_by_key(|row| row.position);
-        Ok(Claimed { queue: asked.queue, claim, since, rows, back: self.back.clone() })
+        let hints = rows.collect::<Result<Vec<_>, sqlx::Error>>()?;
+        Ok(Claimed::new(asked.queue, claim, since, hints, self.back.clone()))
     }
 }
 

@@ -8,10 +8,46 @@ mod settle;
 
 pub(crate) use claim::{Claim, Claims};
 pub(crate) use enqueue::Enqueues;
-pub(crate) use renew::{Held, Renewals};
-pub(crate) use settle::{Settled, Settlements};
+pub(crate) use renew::Renewals;
+pub(crate) use settle::Settlements;
 
-use latchwork_sqlite_client::sqlx;
+use crate::error::{PROVIDER, failed};
+use latchwork_core::queue::{
+    QueueError,
+    leased::{Held, LeaseTable, Settled},
+};
+use latchwork_sqlite_client::{Lane, SqliteError, sqlx};
+use std::{collections::HashSet, fmt};
+
+/// The lanes that serve what is in hand.
+pub(crate) struct Leases {
+    pub(crate) settlements: Lane<Settlements>,
+    pub(crate) renewals: Lane<Renewals>,
+}
+
+impl fmt::Debug for Leases {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leases").finish_non_exhaustive()
+    }
+}
+
+impl LeaseTable for Leases {
+    type Error = SqliteError;
+
+    const PROVIDER: &'static str = PROVIDER;
+
+    async fn settle(&self, settled: Vec<Settled>) -> Result<bool, SqliteError> {
+        self.settlements.submit(settled).await
+    }
+
+    async fn renew(&self, held: Vec<Held>) -> Result<HashSet<u64>, SqliteError> {
+        self.renewals.submit(held).await
+    }
+
+    fn failed(action: String, error: SqliteError) -> QueueError {
+        failed(action, error)
+    }
+}
 
 /// The rows of a statement.
 fn json<T: Into<serde_json::Value>>(rows: impl IntoIterator<Item = T>) -> String {

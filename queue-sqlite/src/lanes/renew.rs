@@ -1,6 +1,6 @@
 use super::json;
 use crate::table::Table;
-use latchwork_core::{limits, queue::QueueKind, store::InstanceId};
+use latchwork_core::{limits, queue::leased::Held};
 use latchwork_sqlite_client::{
     WriteBatch,
     sqlx::{self, SqliteConnection},
@@ -9,16 +9,6 @@ use serde_json::json;
 use std::collections::HashSet;
 
 const RENEW: &str = include_str!("../statements/renew.sql");
-
-/// A delivery whose lease is to be renewed.
-#[derive(Debug)]
-pub(crate) struct Held {
-    /// Names the delivery within its queue.
-    pub(crate) key: u64,
-    pub(crate) queue: QueueKind,
-    pub(crate) instance: InstanceId,
-    pub(crate) claim: i64,
-}
 
 /// Renews leases.
 pub(crate) struct Renewals(pub(crate) Table);

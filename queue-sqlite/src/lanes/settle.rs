@@ -1,28 +1,14 @@
 use super::json;
 use crate::table::{Table, micros};
-use latchwork_core::{
-    limits,
-    queue::{QueueKind, Settlement},
-    store::InstanceId,
-};
+use latchwork_core::{limits, queue::leased::Settled};
 use latchwork_sqlite_client::{
     WriteBatch,
     sqlx::{self, SqliteConnection},
 };
 use serde_json::json;
-use std::time::Duration;
 
 const RELEASE: &str = include_str!("../statements/release.sql");
 const REMOVE: &str = include_str!("../statements/remove.sql");
-
-/// One delivery, and what became of it.
-#[derive(Debug)]
-pub(crate) struct Settled {
-    pub(crate) queue: QueueKind,
-    pub(crate) instance: InstanceId,
-    pub(crate) claim: i64,
-    pub(crate) outcome: Settlement,
-}
 
 /// Settles deliveries. Those that were handed to somebody else meanwhile are left alone.
 pub(crate) struct Settlements(pub(crate) Table);
@@ -35,11 +21,7 @@ impl WriteBatch for Settlements {
     async fn run(&self, connection: &mut SqliteConnection, batches: &[Vec<Settled>]) -> Result<Vec<bool>, sqlx::Error> {
         let now = self.0.now();
         let rows = batches.iter().flatten().map(|settled| {
-            let (outcome, delay) = match settled.outcome {
-                Settlement::Ack => (0, Duration::ZERO),
-                Settlement::Nack { delay } => (1, delay),
-                Settlement::Abandoned => (2, Duration::ZERO),
-            };
+            let (outcome, delay) = settled.code();
             // Held to what a timestamp can be, so that the sum in the statement is none beyond it.
             let delay = micros(delay).min(Table::after(now, delay).saturating_sub(now));
             json!([settled.queue.as_str(), settled.instance.as_str(), settled.claim, outcome, delay, self.0.position(now)])

@@ -48,9 +48,41 @@ pub trait QueueFixture: Send + Sync + 'static {
         Duration::from_secs(5)
     }
 
+    /// Why this case is not asked of the service, when that is so: what a stand-in for the real one cannot do, which is no fault of
+    /// the provider. Default: all are asked.
+    fn excused(&self, case: &str) -> Option<&'static str> {
+        let _ = case;
+        None
+    }
+
     /// How many copies of one hint may wait at most, however often it is queued. Default 1; a broker that cannot look into
     /// its queue has another bound.
     fn most_copies(&self) -> u64 {
         1
+    }
+}
+
+/// What [`queue_conformance!`](crate::queue_conformance) takes: a fixture, or an `Option` of one.
+pub trait MaybeFixture {
+    /// The fixture.
+    type Fixture: QueueFixture;
+
+    /// The fixture, if there is one.
+    fn into_fixture(self) -> Option<Self::Fixture>;
+}
+
+impl<F: QueueFixture> MaybeFixture for F {
+    type Fixture = F;
+
+    fn into_fixture(self) -> Option<F> {
+        Some(self)
+    }
+}
+
+impl<F: QueueFixture> MaybeFixture for Option<F> {
+    type Fixture = F;
+
+    fn into_fixture(self) -> Option<F> {
+        self
     }
 }

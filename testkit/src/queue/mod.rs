@@ -30,18 +30,22 @@
 //! latchwork_testkit::queue_conformance!(async || MyService);
 //! ```
 //!
-//! The expression is called once per test and gives a fixture whose queue is empty. The tests need `tokio` with `macros` and
+//! The expression is called once per test and gives a fixture whose queue is empty, or an `Option` of one: with `None`, where a
+//! service is not at hand, the test says that it is skipped. The tests need `tokio` with `macros` and
 //! `rt-multi-thread` among the dev-dependencies. Cases choose themselves by the provider's
 //! [capabilities](latchwork_core::queue::QueueCapabilities) and by what the fixture can do; [`run_all`] runs them in a row
 //! and says which were skipped and why.
 
 pub mod cases;
 mod fixture;
+mod node;
+pub mod process;
 mod report;
 mod tools;
 
-pub use fixture::QueueFixture;
+pub use fixture::{MaybeFixture, QueueFixture};
 pub use latchwork_core::{BoxError, async_trait};
+pub use node::MortalNode;
 pub use report::{CaseFailed, Fault, Report, Verdict};
 
 use std::time::Duration;
@@ -100,8 +104,10 @@ macro_rules! __queue_tests {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                let fixture = ($fixture)().await;
-                match $crate::queue::run(stringify!($case), $crate::queue::cases::$case(&fixture)).await {
+                let Some(fixture) = $crate::queue::MaybeFixture::into_fixture(($fixture)().await) else {
+                    return println!("{}: skipped: the service is not at hand", stringify!($case));
+                };
+                match $crate::queue::run_case(&fixture, stringify!($case), $crate::queue::cases::$case(&fixture)).await {
                     Ok(verdict) => println!("{}: {verdict}", stringify!($case)),
                     Err(failed) => panic!("{failed}"),
                 }
@@ -116,7 +122,8 @@ macro_rules! __queue_run_all {
     ([$make:ident $report:ident] $($case:ident)*) => {
         $(
             let fixture = $make().await;
-            $report.note(stringify!($case), $crate::queue::run(stringify!($case), $crate::queue::cases::$case(&fixture)).await);
+            let ended = $crate::queue::run_case(&fixture, stringify!($case), $crate::queue::cases::$case(&fixture)).await;
+            $report.note(stringify!($case), ended);
         )*
     };
 }
@@ -131,6 +138,19 @@ where
     let mut report = Report::default();
     __for_each_queue_case! { __queue_run_all! [make report] }
     report
+}
+
+/// As [`run`], unless the fixture [excuses](QueueFixture::excused) the case.
+#[doc(hidden)]
+pub async fn run_case(
+    fixture: &impl QueueFixture,
+    case: &'static str,
+    body: impl Future<Output = Result<Verdict, Fault>>,
+) -> Result<Verdict, CaseFailed> {
+    match fixture.excused(case) {
+        Some(reason) => Ok(Verdict::skipped(reason)),
+        None => run(case, body).await,
+    }
 }
 
 /// Runs one case: gives its failure the case's name, and ends it when it hangs.

@@ -91,3 +91,36 @@ impl LockError {
         matches!(self, Self::Unavailable { .. } | Self::Deadlock { .. })
     }
 }
+
+/// For providers: what went wrong with a request on which several callers wait, for each of them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+#[non_exhaustive]
+pub struct Failure {
+    /// Whether the same request may succeed later.
+    pub is_transient: bool,
+    /// What happened; without secrets.
+    pub text: String,
+}
+
+impl Failure {
+    /// Worth another try.
+    pub fn transient(text: &(impl ToString + ?Sized)) -> Self {
+        Self { is_transient: true, text: text.to_string() }
+    }
+
+    /// The same request will be refused again.
+    pub fn lasting(text: &(impl ToString + ?Sized)) -> Self {
+        Self { is_transient: false, text: text.to_string() }
+    }
+
+    /// The error of one caller, who worked on this key.
+    #[must_use]
+    pub fn of(&self, provider: &'static str, key: &str) -> LockError {
+        if self.is_transient {
+            LockError::unavailable(provider, key, self.clone())
+        } else {
+            LockError::refused(provider, key, self.text.clone())
+        }
+    }
+}

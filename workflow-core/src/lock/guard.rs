@@ -32,11 +32,21 @@ impl fmt::Display for Loss {
     }
 }
 
+/// Looks whether a grant has ended.
+type Look = dyn Fn() -> Option<Loss> + Send + Sync;
+
 /// Kept by a provider for each grant: fires the loss, once.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct LossSignal {
     token: CancellationToken,
     why: Arc<OnceLock<Loss>>,
+    look: Option<Arc<Look>>,
+}
+
+impl fmt::Debug for LossSignal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LossSignal").field("why", &self.why.get()).finish_non_exhaustive()
+    }
 }
 
 impl LossSignal {
@@ -44,6 +54,14 @@ impl LossSignal {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A signal that also fires when somebody asks and `look` sees a loss: for grants that end by a clock. Whoever was paused
+    /// beyond the end learns of it by its first call, before any task that would fire the signal has run again. `look` must
+    /// neither block nor take long.
+    #[must_use]
+    pub fn looking(look: impl Fn() -> Option<Loss> + Send + Sync + 'static) -> Self {
+        Self { look: Some(Arc::new(look)), ..Self::default() }
     }
 
     /// Tells all guards of the grant that it is lost. The first reason stays.
@@ -55,6 +73,11 @@ impl LossSignal {
     /// Whether it has fired.
     #[must_use]
     pub fn is_fired(&self) -> bool {
+        if let Some(look) = self.look.as_ref().filter(|_| !self.token.is_cancelled())
+            && let Some(why) = look()
+        {
+            self.fire(why);
+        }
         self.token.is_cancelled()
     }
 }
@@ -138,7 +161,9 @@ impl LockGuard {
     pub fn lost(&self) -> impl Future<Output = Loss> + Send + 'static + use<> {
         let loss = self.grant.loss.clone();
         async move {
-            loss.token.cancelled().await;
+            if !loss.is_fired() {
+                loss.token.cancelled().await;
+            }
             loss.why.get().copied().unwrap_or(Loss::Stopped)
         }
     }
@@ -146,6 +171,7 @@ impl LockGuard {
     /// A token that is cancelled when the grant ends early; for code that takes tokens rather than futures.
     #[must_use]
     pub fn lost_token(&self) -> CancellationToken {
+        let _ = self.is_lost();
         self.grant.loss.token.clone()
     }
 
@@ -234,6 +260,21 @@ mod tests {
         loss.fire(Loss::Stopped);
         assert_eq!(lost.await.expect("joined"), Loss::LeaseExpired);
         assert!(guard.reenter().is_lost());
+    }
+
+    #[tokio::test]
+    async fn whoever_asks_sees_a_loss_that_nobody_has_signalled_yet() {
+        let over = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let seen = over.clone();
+        let loss = LossSignal::looking(move || seen.load(Ordering::SeqCst).then_some(Loss::LeaseExpired));
+        let key = LockKey::new(&Namespace::default(), "k").expect("a valid name");
+        let guard = LockGuard::new(key, None, loss, Counted::default());
+        assert!(!guard.is_lost() && !guard.lost_token().is_cancelled());
+        over.store(true, Ordering::SeqCst);
+        assert!(guard.lost_token().is_cancelled() && guard.is_lost());
+        over.store(false, Ordering::SeqCst);
+        assert!(guard.is_lost(), "what is lost stays lost");
+        assert_eq!(guard.lost().await, Loss::LeaseExpired);
     }
 
     #[tokio::test(start_paused = true)]

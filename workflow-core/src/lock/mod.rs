@@ -19,11 +19,14 @@ mod error;
 mod ext;
 mod guard;
 mod key;
+pub mod lease;
+mod names;
 mod provider;
 
 pub use adapter::NamedLocks;
-pub use error::LockError;
+pub use error::{Failure, LockError};
 pub use ext::{LockProviderExt, LockSet};
 pub use guard::{LockGuard, Loss, LossSignal, Release};
 pub use key::{KeyLimit, LockKey};
+pub use names::{Attempt, Freed, HeldNames, Turn};
 pub use provider::{DistributedLockProvider, LockCapabilities, LockMode, LockRequest, LossDetection, Wait};

@@ -5,6 +5,7 @@
 
 mod delivery;
 mod error;
+pub mod leased;
 mod provider;
 
 pub use delivery::{Delivery, Settle, Settlement};

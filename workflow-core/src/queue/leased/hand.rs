@@ -1,16 +1,11 @@
-//! What this queue has in hand: settling it in batches, and renewing its leases.
+//! What a queue has in hand: settling it in batches, and renewing its leases.
 
+use super::{GiveBack, Held, LeaseTable, Leasing, Settled};
 use crate::{
-    error::{PROVIDER, failed, stopped},
-    lanes::{Held, Renewals, Settled, Settlements},
-    table::Table,
-};
-use latchwork_core::{
     limits,
     queue::{Delivery, QueueError, QueueKind, Settle, Settlement, WorkItem},
     store::InstanceId,
 };
-use latchwork_sqlite_client::{Lane, SqliteClient, SqliteError};
 use std::{
     collections::{BTreeMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -22,7 +17,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 type Reply = oneshot::Sender<Result<(), QueueError>>;
 
 #[derive(Debug)]
-enum Message {
+pub(super) enum Message {
     Settle(Settled, Option<Reply>),
     /// Answered when all that came before has been written.
     Last(Reply),
@@ -30,8 +25,9 @@ enum Message {
 
 /// The deliveries of one queue that are not settled.
 #[derive(Debug)]
-pub(crate) struct Hand {
-    table: Table,
+pub struct Hand {
+    provider: &'static str,
+    leasing: Leasing,
     held: Mutex<State>,
     settled: mpsc::UnboundedSender<Message>,
     /// Rung when there is something to renew, after there was nothing.
@@ -60,34 +56,31 @@ struct InHand {
     lost: bool,
 }
 
-/// Gives back what was claimed for nobody.
-#[derive(Clone, Debug)]
-pub(crate) struct GiveBack(mpsc::WeakUnboundedSender<Message>);
-
-impl GiveBack {
-    pub(crate) fn give_back(&self, queue: QueueKind, claim: i64, instances: impl IntoIterator<Item = InstanceId>) {
-        // Without the queue nobody is left to write it; the leases end by themselves.
-        let Some(settled) = self.0.upgrade() else { return };
-        let outcome = Settlement::Nack { delay: Duration::ZERO };
-        for instance in instances {
-            let _ = settled.send(Message::Settle(Settled { queue, instance, claim, outcome }, None));
-        }
-    }
-}
-
-/// The receiving end of what deliveries say at their end.
-pub(crate) struct Settling(mpsc::UnboundedReceiver<Message>);
-
 impl Hand {
-    /// An empty hand, and what [`settle`] and [`renew`] need to serve it.
-    pub(crate) fn new(table: Table) -> (Arc<Self>, Settling, CancellationToken) {
+    /// An empty hand, and two tasks that serve it: they end with the queue and its last delivery. `bell` is rung when what was
+    /// settled waits again.
+    ///
+    /// Needs a Tokio runtime.
+    pub fn start<T: LeaseTable>(table: T, leasing: Leasing, bell: Arc<Notify>) -> Arc<Self> {
         let (settled, settling) = mpsc::unbounded_channel();
         let end = CancellationToken::new();
-        let hand = Self { table, held: Mutex::default(), settled, filled: Arc::default(), _renewals: end.clone().drop_guard() };
-        (Arc::new(hand), Settling(settling), end)
+        let hand = Arc::new(Self {
+            provider: T::PROVIDER,
+            leasing,
+            held: Mutex::default(),
+            settled,
+            filled: Arc::default(),
+            _renewals: end.clone().drop_guard(),
+        });
+        let table = Arc::new(table);
+        tokio::spawn(settle(table.clone(), hand.leasing.owner.clone(), settling, bell));
+        tokio::spawn(renew(Arc::downgrade(&hand), table, end));
+        hand
     }
 
-    pub(crate) fn giver_back(&self) -> GiveBack {
+    /// What gives back the claims that nobody waits for any more.
+    #[must_use]
+    pub fn giver_back(&self) -> GiveBack {
         GiveBack(self.settled.downgrade())
     }
 
@@ -97,7 +90,7 @@ impl Hand {
     }
 
     /// A delivery of what was claimed.
-    pub(crate) fn deliver(
+    pub(super) fn deliver(
         self: &Arc<Self>,
         queue: QueueKind,
         item: WorkItem,
@@ -115,11 +108,14 @@ impl Hand {
         if idle {
             self.filled.notify_one();
         }
-        Delivery::new(item, attempt, SqliteSettle { hand: self.clone(), key })
+        Delivery::new(item, attempt, HandSettle { hand: self.clone(), key })
     }
 
     /// Gives back all, and returns when that and what was settled before is written. What is settled later is refused.
-    pub(crate) async fn close(&self) -> Result<(), QueueError> {
+    ///
+    /// # Errors
+    /// [`QueueError`] when what was settled last could not be written.
+    pub async fn close(&self) -> Result<(), QueueError> {
         let held = std::mem::take(&mut self.state().deliveries);
         let outcome = Settlement::Nack { delay: Duration::ZERO };
         for InHand { queue, instance, claim, .. } in held.into_values() {
@@ -142,20 +138,20 @@ impl Hand {
             None => {
                 if let Some(reply) = reply {
                     // The caller may have stopped waiting.
-                    let _ = reply.send(Err(stopped()));
+                    let _ = reply.send(Err(QueueError::stopped(self.provider)));
                 }
                 None
             }
         };
         if let Some(mpsc::error::SendError(Message::Settle(_, Some(reply)))) = refused {
-            let _ = reply.send(Err(stopped()));
+            let _ = reply.send(Err(QueueError::stopped(self.provider)));
         }
     }
 
     /// Those whose lease is due for renewal now, and when to look again; `None` when nothing is in hand.
     fn due(&self) -> (Vec<Held>, Option<Duration>) {
-        let (third, twelfth) = (self.table.lease / 3, self.table.lease / 12);
-        let now = self.table.clock.monotonic();
+        let (third, twelfth) = (self.leasing.lease / 3, self.leasing.lease / 12);
+        let now = self.leasing.clock.monotonic();
         // What is nearly due goes along, so that there are few rounds.
         let soon = now.saturating_add(twelfth);
         let mut due = Vec::new();
@@ -194,25 +190,28 @@ impl Hand {
     }
 }
 
-struct SqliteSettle {
+struct HandSettle {
     hand: Arc<Hand>,
     key: u64,
 }
 
-impl Settle for SqliteSettle {
+impl Settle for HandSettle {
     fn settle(self: Box<Self>, outcome: Settlement, reply: Option<Reply>) {
         self.hand.settle(self.key, outcome, reply);
     }
 }
 
 /// Writes what deliveries say at their end, as much as there is at one moment together. Ends with the queue's last word, or
-/// when the queue and all its deliveries are gone.
-///
-/// It holds the client: a delivery that outlives its queue is settled too.
-pub(crate) async fn settle(client: SqliteClient, lane: Lane<Settlements>, mut settling: Settling, bell: Arc<Notify>) {
+/// when the queue and all its deliveries are gone: a delivery that outlives its queue is settled too.
+async fn settle<T: LeaseTable>(
+    table: Arc<T>,
+    owner: Arc<str>,
+    mut settling: mpsc::UnboundedReceiver<Message>,
+    bell: Arc<Notify>,
+) {
     let mut messages = Vec::new();
     let mut ended = false;
-    while !ended && settling.0.recv_many(&mut messages, limits::STATEMENT_ROWS).await > 0 {
+    while !ended && settling.recv_many(&mut messages, limits::STATEMENT_ROWS).await > 0 {
         let (mut rows, mut replies, mut last) = (Vec::new(), Vec::new(), Vec::new());
         for message in messages.drain(..) {
             match message {
@@ -224,10 +223,10 @@ pub(crate) async fn settle(client: SqliteClient, lane: Lane<Settlements>, mut se
             }
         }
         let count = rows.len();
-        let result = if count == 0 { Ok(false) } else { lane.submit(rows).await };
+        let result = if count == 0 { Ok(false) } else { table.settle(rows).await };
         if let Err(error) = &result {
             tracing::warn!(
-                %error, count, file = %client.path().display(),
+                %error, count, %owner, provider = T::PROVIDER,
                 "deliveries could not be settled; their hints come again when the leases end"
             );
         }
@@ -235,7 +234,7 @@ pub(crate) async fn settle(client: SqliteClient, lane: Lane<Settlements>, mut se
         for reply in replies.into_iter().chain(last) {
             let answer = match &result {
                 Ok(_) => Ok(()),
-                Err(error) => Err(failed(format!("settle {count} deliveries"), error.clone())),
+                Err(error) => Err(T::failed(format!("settle {count} deliveries"), error.clone())),
             };
             // The caller may have stopped waiting.
             let _ = reply.send(answer);
@@ -247,26 +246,33 @@ pub(crate) async fn settle(client: SqliteClient, lane: Lane<Settlements>, mut se
 }
 
 /// Renews the leases of what is in hand, all that are due in one statement. With nothing in hand it sleeps.
-pub(crate) async fn renew(hand: Weak<Hand>, lane: Lane<Renewals>, end: CancellationToken) {
+async fn renew<T: LeaseTable>(hand: Weak<Hand>, table: Arc<T>, end: CancellationToken) {
     let work = async {
         loop {
             // Not held over a pause: the hand ends with the queue and its last delivery.
             let Some(held) = hand.upgrade() else { return };
             let (due, next) = held.due();
             if !due.is_empty() {
-                let since = held.table.clock.monotonic();
+                let (clock, owner) = (&held.leasing.clock, &held.leasing.owner);
+                let since = clock.monotonic();
                 let asked: Vec<u64> = due.iter().map(|held| held.key).collect();
-                match lane.submit(due).await {
+                match table.renew(due).await {
                     Ok(kept) => {
                         let lost = held.renewed(&asked, &kept, since);
                         if lost > 0 {
-                            tracing::warn!(lost, owner = %held.table.owner, "leases ended before they were renewed; hints come twice");
+                            tracing::warn!(lost, %owner, "leases ended before they were renewed; hints come twice");
                         }
                     }
-                    Err(error) => report(&error, asked.len()),
+                    Err(error) => {
+                        let count = asked.len();
+                        tracing::warn!(
+                            %error, count, %owner, provider = T::PROVIDER,
+                            "leases could not be renewed; the next round tries again"
+                        );
+                    }
                 }
             }
-            let clock = held.table.clock.clone();
+            let clock = held.leasing.clock.clone();
             let filled = held.filled.clone();
             drop(held);
             match next {
@@ -276,8 +282,4 @@ pub(crate) async fn renew(hand: Weak<Hand>, lane: Lane<Renewals>, end: Cancellat
         }
     };
     end.run_until_cancelled(work).await;
-}
-
-fn report(error: &SqliteError, count: usize) {
-    tracing::warn!(%error, count, provider = PROVIDER, "leases could not be renewed; the next round tries again");
 }

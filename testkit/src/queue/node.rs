@@ -1,36 +1,35 @@
-//! A node whose background work can be cut off, as the death of its process does.
-
 use latchwork_core::{
     BoxError, async_trait,
     queue::{Delivery, QueueCapabilities, QueueDepth, QueueError, QueueKind, QueueProvider, WorkItem},
 };
-use latchwork_queue_sqlite::SqliteQueue;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
-/// A queue whose tasks run in a runtime of their own.
+/// A queue whose tasks run in a runtime of their own, so that they can be cut off, as the death of its process does.
 #[derive(Debug)]
-pub(crate) struct Node {
-    queue: SqliteQueue,
+pub struct MortalNode<Q> {
+    queue: Q,
     runtime: Option<Runtime>,
 }
 
-impl Node {
-    pub(crate) async fn start(
-        open: impl Future<Output = Result<SqliteQueue, BoxError>> + Send + 'static,
-    ) -> Result<Self, BoxError> {
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_time().build()?;
+impl<Q: QueueProvider> MortalNode<Q> {
+    /// Opens the queue in a runtime of its own.
+    ///
+    /// # Errors
+    /// Those of the runtime and of `open`.
+    pub async fn start(open: impl Future<Output = Result<Q, BoxError>> + Send + 'static) -> Result<Self, BoxError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let queue = runtime.spawn(open).await?;
         Ok(Self { queue: queue?, runtime: Some(runtime) })
     }
 
     /// Nothing is settled, renewed or given back from here on.
-    pub(crate) fn kill(self) {
+    pub fn kill(self) {
         drop(self);
     }
 }
 
-impl Drop for Node {
+impl<Q> Drop for MortalNode<Q> {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
@@ -39,7 +38,7 @@ impl Drop for Node {
 }
 
 #[async_trait]
-impl QueueProvider for Node {
+impl<Q: QueueProvider> QueueProvider for MortalNode<Q> {
     fn capabilities(&self) -> QueueCapabilities {
         self.queue.capabilities()
     }

@@ -1,0 +1,56 @@
+use super::{SqlServerLeaseOptions, table::SqlServerLeases};
+use latchwork_core::{
+    async_trait,
+    lock::{DistributedLockProvider, LockCapabilities, LockError, LockGuard, LockRequest, lease::LeaseLocks},
+    name::Namespace,
+};
+use std::time::Duration;
+
+/// Locks by name as leases in tables of a SQL Server database: exclusive, with fencing tokens, for teams that have this
+/// database and nothing else.
+///
+/// A clone is the same provider: `stop` ends both.
+#[derive(Clone, Debug)]
+pub struct SqlServerLeaseLocks(LeaseLocks);
+
+impl SqlServerLeaseLocks {
+    /// Makes or checks the tables, and enters as a host. Needs a Tokio runtime, as do all asynchronous calls.
+    ///
+    /// # Errors
+    /// [`LockError::Refused`] when the options or the schema cannot work, [`LockError::Unavailable`] when the server does not answer
+    /// now.
+    pub async fn connect(options: &SqlServerLeaseOptions) -> Result<Self, LockError> {
+        options.check()?;
+        let table = SqlServerLeases::open(options).await?;
+        LeaseLocks::connect(table, options.lease.clone()).await.map(Self)
+    }
+
+    /// How many names this provider holds, waits for or asks for at the moment.
+    #[must_use]
+    pub fn held_names(&self) -> usize {
+        self.0.held_names()
+    }
+}
+
+#[async_trait]
+impl DistributedLockProvider for SqlServerLeaseLocks {
+    fn capabilities(&self) -> LockCapabilities {
+        self.0.capabilities()
+    }
+
+    fn namespace(&self) -> &Namespace {
+        self.0.namespace()
+    }
+
+    async fn acquire(&self, request: LockRequest) -> Result<Option<LockGuard>, LockError> {
+        self.0.acquire(request).await
+    }
+
+    async fn check(&self) -> Result<(), LockError> {
+        self.0.check().await
+    }
+
+    async fn stop(&self, grace: Duration) -> Result<(), LockError> {
+        self.0.stop(grace).await
+    }
+}
