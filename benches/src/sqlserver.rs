@@ -13,8 +13,13 @@ use latchwork::{
     prelude::*,
     queue_sqlserver::{SqlServerQueue, SqlServerQueueOptions},
 };
-use latchwork_sqlserver_client::{Session, SqlServerOptions};
-use std::{sync::Arc, time::Duration, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tiberius::{Client, Config, Row as ServerRow, ToSql};
+use tokio::net::TcpStream;
+use tokio_util::compat::{Compat, TokioAsyncWriteCompatExt};
 
 const LIMIT: Duration = Duration::from_secs(120);
 /// Pairs of acquire and release in one request, which is what a connection of the locks sends at most.
@@ -31,8 +36,25 @@ fn server() -> Option<String> {
     named
 }
 
+/// A connection of the driver's, for the raw limits.
+struct Session(Client<Compat<TcpStream>>);
+
+impl Session {
+    async fn query(&mut self, sql: &str, parameters: &[&dyn ToSql]) -> Result<Vec<Vec<ServerRow>>> {
+        Ok(Box::pin(async { self.0.query(sql, parameters).await?.into_results().await }).await?)
+    }
+
+    async fn batch(&mut self, sql: &str) -> Result<()> {
+        Box::pin(async { self.0.simple_query(sql).await?.into_results().await }).await?;
+        Ok(())
+    }
+}
+
 async fn session(server: &str) -> Result<Session> {
-    Ok(Session::open(&SqlServerOptions::new(server)).await?)
+    let config = Config::from_ado_string(server)?;
+    let stream = TcpStream::connect(config.get_addr()).await?;
+    stream.set_nodelay(true)?;
+    Ok(Session(Box::pin(Client::connect(config, stream.compat_write())).await?))
 }
 
 /// A namespace that no other run has, so that tables begin empty.
@@ -124,7 +146,7 @@ async fn raw_pairs(server: &str, count: usize) -> Result<f64> {
     }
     let start = Instant::now();
     for _ in 0..count / BATCH {
-        session.query(&batch, &[], LIMIT).await?;
+        session.query(&batch, &[]).await?;
     }
     Ok((count / BATCH * BATCH) as f64 / start.elapsed().as_secs_f64())
 }
@@ -137,8 +159,8 @@ async fn raw_single_pairs(server: &str, count: usize) -> Result<(usize, Duration
     let mut session = session(server).await?;
     let start = Instant::now();
     for _ in 0..count {
-        session.query(GET, &[], LIMIT).await?;
-        session.query(RELEASE, &[], LIMIT).await?;
+        session.query(GET, &[]).await?;
+        session.query(RELEASE, &[]).await?;
     }
     Ok((count, start.elapsed()))
 }
@@ -148,8 +170,8 @@ async fn raw_connection_each(server: &str, count: usize) -> Result<(usize, Durat
     let start = Instant::now();
     for _ in 0..count {
         let mut session = session(server).await?;
-        session.query(GET, &[], LIMIT).await?;
-        session.query(RELEASE, &[], LIMIT).await?;
+        session.query(GET, &[]).await?;
+        session.query(RELEASE, &[]).await?;
     }
     Ok((count, start.elapsed()))
 }
@@ -168,44 +190,44 @@ fn rows(group: usize, count: usize) -> String {
 /// Rows that one connection writes per second in statements of 768, each a transaction.
 async fn raw_rows(server: &str) -> Result<f64> {
     let mut session = session(server).await?;
-    session.batch(TABLE, LIMIT).await?;
+    session.batch(TABLE).await?;
     let groups = 20;
     let start = Instant::now();
     for group in 0..groups {
-        session.query(INSERT, &[&rows(group, ROWS)], LIMIT).await?;
+        session.query(INSERT, &[&rows(group, ROWS)]).await?;
     }
     let rate = (groups * ROWS) as f64 / start.elapsed().as_secs_f64();
-    session.batch(DROP, LIMIT).await?;
+    session.batch(DROP).await?;
     Ok(rate)
 }
 
 /// Rows that one connection inserts, updates and deletes per second in statements of 64.
 async fn raw_triples(server: &str) -> Result<f64> {
     let mut session = session(server).await?;
-    session.batch(TABLE, LIMIT).await?;
+    session.batch(TABLE).await?;
     let (groups, count) = (50, 64);
     let start = Instant::now();
     for group in 0..groups {
-        session.query(INSERT, &[&rows(group, count)], LIMIT).await?;
-        session.batch("UPDATE TOP (64) dbo.latchwork_bench SET value = 'claimed';", LIMIT).await?;
-        session.batch("DELETE FROM dbo.latchwork_bench WHERE value = 'claimed';", LIMIT).await?;
+        session.query(INSERT, &[&rows(group, count)]).await?;
+        session.batch("UPDATE TOP (64) dbo.latchwork_bench SET value = 'claimed';").await?;
+        session.batch("DELETE FROM dbo.latchwork_bench WHERE value = 'claimed';").await?;
     }
     let rate = (groups * count) as f64 / start.elapsed().as_secs_f64();
-    session.batch(DROP, LIMIT).await?;
+    session.batch(DROP).await?;
     Ok(rate)
 }
 
 /// The median time of a statement that inserts one row, in microseconds.
 async fn raw_commit(server: &str) -> Result<f64> {
     let mut session = session(server).await?;
-    session.batch(TABLE, LIMIT).await?;
+    session.batch(TABLE).await?;
     let mut times = Vec::new();
     for group in 0..200 {
         let start = Instant::now();
-        session.query(INSERT, &[&rows(group, 1)], LIMIT).await?;
+        session.query(INSERT, &[&rows(group, 1)]).await?;
         times.push(start.elapsed());
     }
-    session.batch(DROP, LIMIT).await?;
+    session.batch(DROP).await?;
     Ok(crate::raw::median(&mut times))
 }
 
@@ -217,14 +239,13 @@ async fn remove(server: &str) -> Result<()> {
         .query(
             "SELECT TABLE_NAME, TABLE_TYPE FROM INFORMATION_SCHEMA.TABLES WHERE TABLE_SCHEMA = @P1 ORDER BY TABLE_TYPE DESC;",
             &[&schema],
-            LIMIT,
         )
         .await?;
     for row in found.into_iter().flatten() {
         let (name, kind): (Option<&str>, Option<&str>) = (row.get(0), row.get(1));
         let what = if kind.is_some_and(|kind| kind.trim() == "VIEW") { "VIEW" } else { "TABLE" };
-        session.batch(&format!("DROP {what} [{schema}].[{}];", name.context("a name")?), LIMIT).await?;
+        session.batch(&format!("DROP {what} [{schema}].[{}];", name.context("a name")?)).await?;
     }
-    session.batch(&format!("DROP SCHEMA [{schema}];"), LIMIT).await?;
+    session.batch(&format!("DROP SCHEMA [{schema}];")).await?;
     Ok(())
 }
