@@ -60,7 +60,7 @@ impl StoreFixture for Database {
 }
 
 async fn one_schema() -> Result<Database, BoxError> {
-    Database::named().await
+    Database::for_a_store().await
 }
 
 latchwork_testkit::store_conformance!(one_schema);

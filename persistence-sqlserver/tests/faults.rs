@@ -23,7 +23,7 @@ use support::{Database, LIMIT};
 
 /// Runs a test in a schema of its own, when a server is named.
 async fn on_a_server<F: Future<Output = Result<(), BoxError>>>(test: impl FnOnce(Database) -> F) -> Result<(), BoxError> {
-    let database = match Database::named().await {
+    let database = match Database::for_a_store().await {
         Ok(database) => database,
         Err(error) if error.is::<Skipped>() => {
             println!("{error}");
