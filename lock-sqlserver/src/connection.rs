@@ -2,7 +2,7 @@
 
 use crate::{
     PROVIDER,
-    batch::{self, Outcome, Verb},
+    batch::{self, Counting, Outcome, Verb},
 };
 use latchwork_core::lock::{Attempt, Failure, Freed, HeldNames, LockError, LockKey, LockMode, Loss, LossSignal, Turn};
 use latchwork_sqlserver_client::{Session, SqlServerError, SqlServerOptions};
@@ -71,6 +71,8 @@ pub(crate) struct Connection {
     names: Weak<HeldNames>,
     commands: mpsc::UnboundedReceiver<Command>,
     session: Option<Session>,
+    /// How the session counts a text.
+    counting: Counting,
     /// Counts the sessions: a grant knows its own, so that a stale release never reaches a newer one.
     number: u64,
     /// When the server last answered.
@@ -88,6 +90,7 @@ impl Connection {
             names,
             commands,
             session: None,
+            counting: Counting::Units,
             number: 0,
             answered: Instant::now(),
             watches: true,
@@ -184,7 +187,7 @@ impl Connection {
         let waiting = self.releases.iter().map(|freed| (freed.session, freed.name.clone()));
         let names: Vec<Arc<str>> =
             waiting.chain(held).filter(|(session, _)| *session == self.number).map(|(_, name)| name).collect();
-        let freed = batch::release_all(session, &names, limit).await;
+        let freed = batch::release_all(session, &names, self.counting, limit).await;
         freed.map_err(|error| LockError::unavailable(PROVIDER, self.settings.server.server(), error))
     }
 
@@ -207,7 +210,7 @@ impl Connection {
         }
         let (opened, limit) = (Session::open(&self.settings.server).await, self.limit());
         let mut session = opened.map_err(|error| failure(&error))?;
-        let database = batch::database(&mut session, limit).await.map_err(|error| failure(&error))?;
+        let (database, counting) = batch::database(&mut session, limit).await.map_err(|error| failure(&error))?;
         let pinned = match self.settings.database.get() {
             Some(pinned) => pinned,
             None => {
@@ -223,6 +226,7 @@ impl Connection {
         }
         self.number += 1;
         self.session = Some(session);
+        self.counting = counting;
         self.answered = Instant::now();
         self.watches = true;
         tracing::debug!(server = %self.settings.server.server(), session = self.number, "lock session opened");
@@ -287,7 +291,7 @@ impl Connection {
         let limit = self.limit();
         let Some(session) = &mut self.session else { return };
         let asked: Vec<_> = pending.iter().map(Pending::asked).collect();
-        match batch::ask(session, &asked, self.settings.fence.as_deref(), limit).await {
+        match batch::ask(session, &asked, self.settings.fence.as_deref(), self.counting, limit).await {
             Ok(outcomes) => {
                 self.answered = Instant::now();
                 self.watches = true;
@@ -408,7 +412,7 @@ impl Ask {
 impl Pending {
     fn asked(&self) -> (Verb, Arc<str>) {
         match self {
-            Self::Acquire(ask) => (Verb::Acquire(ask.mode), ask.turn.name().clone()),
+            Self::Acquire(ask) => (ask.mode.into(), ask.turn.name().clone()),
             Self::Release { name, .. } => (Verb::Release, name.clone()),
         }
     }

@@ -3,6 +3,7 @@
 
 mod support;
 
+use futures_util::future::join_all;
 use latchwork_core::{
     BoxError,
     lock::{DistributedLockProvider, LockError, LockGuard, LockKey, LockProviderExt, LockRequest, Loss, Wait},
@@ -238,6 +239,51 @@ async fn return_codes_mean_what_the_table_says() -> Tested {
     assert!(locks.try_lock("x").await?.is_none());
     guard.release().await?;
     take(&locks, "x").await.release().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_lock_that_fails_harms_none_of_its_batch() -> Tested {
+    let server = SimulatedSqlServer::start().await?;
+    server.create_sequence("dbo.fence");
+    for fenced in [false, true] {
+        let options = options(&server).with_connections(1);
+        let options = if fenced { options.with_fencing_sequence("dbo.fence") } else { options };
+        let locks = SqlServerLocks::connect(&options).await?;
+        let before = take(&locks, "before").await;
+        let _ = server.take_statements();
+        server.be_silent(true);
+        // In the batch that waits for the answer to the first: a release, an error, a deadlock, a refusal, and six that are granted.
+        let batch = async {
+            while server.held().len() < 2 {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            server.answer_next_acquire(-999, Some("An invalid parameter was specified."));
+            server.answer_next_acquire(-3, None);
+            server.answer_next_acquire(-1, None);
+            drop(before);
+            let names = ["error", "deadlock", "held", "0", "1", "2", "3", "4", "5"];
+            let tries = join_all(names.map(|name| locks.try_lock(name)));
+            tokio::join!(tries, async { server.be_silent(false) }).0
+        };
+        let (first, answers) = tokio::join!(take(&locks, "first"), batch);
+        let batches = server.take_statements().into_iter().filter(|text| text.contains("sp_getapplock")).count();
+        assert_eq!(batches, 2, "the first, and one for all others");
+        let mut answers = answers.into_iter();
+        assert!(matches!(answers.next(), Some(Err(LockError::Refused { .. }))));
+        assert!(matches!(answers.next(), Some(Err(LockError::Deadlock { .. }))));
+        assert!(matches!(answers.next(), Some(Ok(None))));
+        let guards: Vec<LockGuard> = answers.map(|answer| answer.expect("answered").expect("granted")).collect();
+        let held: BTreeSet<String> = server.held().into_iter().map(|held| held.resource).collect();
+        let expected = ["first", "0", "1", "2", "3", "4", "5"].map(|name| format!("wfc:{name}"));
+        assert_eq!(held, BTreeSet::from(expected));
+        for (number, guard) in guards.iter().enumerate() {
+            assert_eq!(guard.key().as_str(), format!("wfc:{number}"));
+            assert_eq!(guard.fencing_token().is_some(), fenced);
+        }
+        drop((first, guards));
+        until_nothing_is_held(&server).await;
+    }
     Ok(())
 }
 

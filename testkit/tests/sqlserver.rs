@@ -123,6 +123,33 @@ async fn procedures_and_parameters_are_understood() {
 }
 
 #[tokio::test]
+async fn a_loop_goes_through_the_pieces_of_a_text_and_goes_on_after_what_it_catches() {
+    let server = SimulatedSqlServer::start().await.expect("started");
+    let mut client = connect(&server).await;
+    let sql = "DECLARE @i int = 0, @r int, @n nvarchar(255); \
+               WHILE @i < LEN(@P1) BEGIN \
+               BEGIN TRY \
+               SET @n = RTRIM(SUBSTRING(@P1, @i + 1, 3)); SELECT @i = @i + 3 * 1, @r = 7; \
+               EXEC @r = sp_getapplock @Resource = @n, @LockMode = 'Exclusive', @LockOwner = 'Session', @LockTimeout = 0; \
+               IF @r <> 0 SELECT @i AS item, @r AS code; \
+               END TRY BEGIN CATCH SELECT @i AS item, @r AS code, ERROR_NUMBER() AS error; END CATCH; \
+               END; \
+               SELECT @i AS done, @n AS last";
+    server.answer_next_acquire(1, None);
+    server.answer_next_acquire(-999, Some("An invalid parameter was specified."));
+    let results = client.query(sql, &[&"a  b  c 𐐷dd"]).await.expect("answered").into_results().await.expect("read");
+    let rows: Vec<_> = results.iter().flatten().collect();
+    let number = |row: usize, column: &str| rows[row].get::<i64, _>(column);
+    assert_eq!((number(0, "item"), number(0, "code")), (Some(3), Some(1)));
+    assert_eq!((number(1, "item"), number(1, "code"), number(1, "error")), (Some(6), Some(7), Some(15600)));
+    assert_eq!(number(2, "done"), Some(12));
+    assert_eq!(rows.len(), 3);
+    // The character beyond the first 65,536 is two units, which are cut apart.
+    let names: std::collections::BTreeSet<String> = server.held().into_iter().map(|held| held.resource).collect();
+    assert_eq!(names, std::collections::BTreeSet::from(["c \u{fffd}".to_owned(), "\u{fffd}dd".to_owned()]));
+}
+
+#[tokio::test]
 async fn it_misbehaves_on_command() {
     let server = SimulatedSqlServer::start().await.expect("started");
     server.refuse_log_in(Some((4060, "Cannot open database.")));

@@ -1,7 +1,7 @@
 //! A stand-in for SQL Server that the real driver connects to: a loopback TDS server with sessions and application locks.
 //!
 //! It knows the statements around application locks and nothing else: `sp_getapplock`, `sp_releaseapplock`, `APPLOCK_MODE`,
-//! `APPLOCK_TEST`, `NEXT VALUE FOR`, `SELECT` of such values, variables, `IF` and `TRY`; as batches, by `sp_executesql`, and as
+//! `APPLOCK_TEST`, `NEXT VALUE FOR`, `SELECT` of such values, variables, `IF`, `WHILE` and `TRY`, sums and pieces of texts; as batches, by `sp_executesql`, and as
 //! procedure calls. Locks behave as SQL Server's do: they belong to database, principal and a name of 255 UTF-16 units that is
 //! compared unit by unit, are counted within a session, and end with it. It has TLS when it is started so, with a certificate of its own
 //! making. It misbehaves on command.

@@ -3,7 +3,7 @@
 use super::{
     locks::{Mode, Name},
     request::{self, Call},
-    script::{Expression, Statement, parse},
+    script::{Condition, Expression, Statement, parse},
     server::{Shared, Told},
     wire::{ATTENTION, Answer, BATCH, Complaint, Message, RPC, Value},
 };
@@ -150,19 +150,15 @@ impl Machine<'_> {
                     self.variables.insert(name.clone(), Value::Number(code.into()));
                 }
             }
-            Statement::If { left, comparison, right, then, otherwise } => {
-                let (left, right) = (self.value(left)?, self.value(right)?);
-                let holds = match (&left, comparison.as_str(), &right) {
-                    (Value::Null, ..) | (.., Value::Null) => false,
-                    (left, "=", right) => left == right,
-                    (left, "<>", right) => left != right,
-                    (Value::Number(left), ">=", Value::Number(right)) => left >= right,
-                    (Value::Number(left), "<", Value::Number(right)) => left < right,
-                    _ => return Err(Complaint::error(102, format!("a comparison by {comparison}")).into()),
-                };
-                let branch = if holds { Some(then) } else { otherwise.as_ref() };
+            Statement::If { condition, then, otherwise } => {
+                let branch = if self.holds(condition)? { Some(then) } else { otherwise.as_ref() };
                 if let Some(branch) = branch {
                     self.each(std::slice::from_ref(branch), catches).await?;
+                }
+            }
+            Statement::While { condition, body } => {
+                while self.holds(condition)? {
+                    self.each(std::slice::from_ref(body), catches).await?;
                 }
             }
             Statement::Try { body, caught } => match self.each(body, true).await {
@@ -177,6 +173,20 @@ impl Machine<'_> {
         Ok(())
     }
 
+    fn holds(&self, condition: &Condition) -> Result<bool, Complaint> {
+        let (left, right) = (self.value(&condition.left)?, self.value(&condition.right)?);
+        Ok(match (&left, condition.comparison.as_str(), &right) {
+            (Value::Null, ..) | (.., Value::Null) => false,
+            (left, "=", right) => left == right,
+            (left, "<>", right) => left != right,
+            (Value::Number(left), ">=", Value::Number(right)) => left >= right,
+            (Value::Number(left), "<=", Value::Number(right)) => left <= right,
+            (Value::Number(left), "<", Value::Number(right)) => left < right,
+            (Value::Number(left), ">", Value::Number(right)) => left > right,
+            (_, comparison, _) => return Err(Complaint::error(102, format!("a comparison by {comparison}"))),
+        })
+    }
+
     fn value(&self, expression: &Expression) -> Result<Value, Complaint> {
         Ok(match expression {
             Expression::Null => Value::Null,
@@ -184,6 +194,12 @@ impl Machine<'_> {
             Expression::Text(text) => Value::Text(text.clone()),
             Expression::Variable(name) if name == "@spid" => Value::Number(self.session.into()),
             Expression::Variable(name) => self.variables.get(name).cloned().unwrap_or(Value::Null),
+            Expression::Arithmetic(left, sign, right) => match (self.value(left)?, sign, self.value(right)?) {
+                (Value::Null, ..) | (.., Value::Null) => Value::Null,
+                (Value::Number(left), '+', Value::Number(right)) => Value::Number(left.saturating_add(right)),
+                (Value::Number(left), '*', Value::Number(right)) => Value::Number(left.saturating_mul(right)),
+                _ => return Err(Complaint::error(402, format!("the data types are incompatible in the {sign} operator."))),
+            },
             Expression::NextValueFor(name) => Value::Number(self.server.next_value(name)?),
             Expression::Call(function, arguments) => {
                 let mut values = Vec::with_capacity(arguments.len());
@@ -209,6 +225,17 @@ impl Machine<'_> {
             }
             ("error_number", []) => self.caught.as_ref().map_or(Value::Null, |caught| Value::Number(caught.number.into())),
             ("error_message", []) => self.caught.as_ref().map_or(Value::Null, |caught| Value::Text(caught.text.clone())),
+            // As with most collations, a text is counted in units of UTF-16.
+            ("len", [Value::Text(text)]) => {
+                Value::Number(i64::try_from(text.trim_end_matches(' ').encode_utf16().count()).unwrap_or(i64::MAX))
+            }
+            ("rtrim", [Value::Text(text)]) => Value::Text(text.trim_end_matches(' ').to_owned()),
+            ("substring", [Value::Text(text), Value::Number(from), Value::Number(count)]) => {
+                let at = |place: i64| usize::try_from(place).unwrap_or_default();
+                let (from, end) = (at(from - 1), at(from.saturating_add(*count) - 1));
+                let units: Vec<u16> = text.encode_utf16().take(end).skip(from).collect();
+                Value::Text(String::from_utf16_lossy(&units))
+            }
             ("db_name", []) => Value::Text(self.database.to_owned()),
             ("suser_sname", []) => Value::Text(self.user.to_owned()),
             ("serverproperty", _) => Value::Null,

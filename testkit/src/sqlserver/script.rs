@@ -19,11 +19,20 @@ pub(super) enum Expression {
     Variable(String),
     Call(String, Vec<Self>),
     NextValueFor(String),
+    /// Of two numbers, by `+` or `*`.
+    Arithmetic(Box<Self>, char, Box<Self>),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Condition {
+    pub(super) left: Expression,
+    pub(super) comparison: String,
+    pub(super) right: Expression,
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum Statement {
-    /// Session settings and declarations, which change nothing here.
+    /// Session settings, which change nothing here.
     Nothing,
     Assign(Vec<(String, Expression)>),
     Select(Vec<(String, Expression)>),
@@ -33,11 +42,13 @@ pub(super) enum Statement {
         arguments: Vec<(String, Expression)>,
     },
     If {
-        left: Expression,
-        comparison: String,
-        right: Expression,
+        condition: Condition,
         then: Box<Self>,
         otherwise: Option<Box<Self>>,
+    },
+    While {
+        condition: Condition,
+        body: Box<Self>,
     },
     Try {
         body: Vec<Self>,
@@ -155,19 +166,7 @@ impl Parser {
     fn statement(&mut self) -> Result<Statement, Complaint> {
         let Some(Token::Word(first)) = self.next() else { return Err(unknown("a statement without a name")) };
         let statement = match first.to_ascii_lowercase().as_str() {
-            "declare" => {
-                // Up to the next statement: names, types, lengths, commas.
-                while let Some(Token::Variable(_)) = self.peek() {
-                    self.at += 2;
-                    if self.skip_sign('(') {
-                        self.at += 2;
-                    }
-                    if !self.skip_sign(',') {
-                        break;
-                    }
-                }
-                Statement::Nothing
-            }
+            "declare" => Statement::Assign(self.declarations()?),
             "set" if matches!(self.peek(), Some(Token::Word(_))) => {
                 self.at += 2;
                 Statement::Nothing
@@ -183,17 +182,12 @@ impl Parser {
             "select" => self.select()?,
             "exec" | "execute" => self.execute()?,
             "if" => {
-                let left = self.expression()?;
-                let mut comparison = String::new();
-                while let Some(Token::Sign(sign @ ('<' | '>' | '='))) = self.peek() {
-                    comparison.push(*sign);
-                    self.at += 1;
-                }
-                let right = self.expression()?;
+                let condition = self.condition()?;
                 let then = Box::new(self.statement()?);
                 let otherwise = if self.skip_word("else") { Some(Box::new(self.statement()?)) } else { None };
-                Statement::If { left, comparison, right, then, otherwise }
+                Statement::If { condition, then, otherwise }
             }
+            "while" => Statement::While { condition: self.condition()?, body: Box::new(self.statement()?) },
             "begin" if self.skip_word("try") => {
                 let body = self.until_end("try")?;
                 let begins = self.skip_word("begin") && self.skip_word("catch");
@@ -205,6 +199,34 @@ impl Parser {
         };
         self.skip_sign(';');
         Ok(statement)
+    }
+
+    /// Names, types, lengths; of those variables that are given a value at once, the values.
+    fn declarations(&mut self) -> Result<Vec<(String, Expression)>, Complaint> {
+        let mut values = Vec::new();
+        while let Some(Token::Variable(name)) = self.peek().cloned() {
+            self.at += 2;
+            if self.skip_sign('(') {
+                self.at += 2;
+            }
+            if self.skip_sign('=') {
+                values.push((name, self.expression()?));
+            }
+            if !self.skip_sign(',') {
+                break;
+            }
+        }
+        Ok(values)
+    }
+
+    fn condition(&mut self) -> Result<Condition, Complaint> {
+        let left = self.expression()?;
+        let mut comparison = String::new();
+        while let Some(Token::Sign(sign @ ('<' | '>' | '='))) = self.peek() {
+            comparison.push(*sign);
+            self.at += 1;
+        }
+        Ok(Condition { left, comparison, right: self.expression()? })
     }
 
     fn assigns(&self) -> bool {
@@ -265,7 +287,24 @@ impl Parser {
         }
     }
 
+    /// A sum of products.
     fn expression(&mut self) -> Result<Expression, Complaint> {
+        let mut sum = self.product()?;
+        while self.skip_sign('+') {
+            sum = Expression::Arithmetic(Box::new(sum), '+', Box::new(self.product()?));
+        }
+        Ok(sum)
+    }
+
+    fn product(&mut self) -> Result<Expression, Complaint> {
+        let mut product = self.operand()?;
+        while self.skip_sign('*') {
+            product = Expression::Arithmetic(Box::new(product), '*', Box::new(self.operand()?));
+        }
+        Ok(product)
+    }
+
+    fn operand(&mut self) -> Result<Expression, Complaint> {
         Ok(match self.next() {
             Some(Token::Number(number)) => Expression::Number(number),
             Some(Token::Sign('-')) => match self.next() {
