@@ -21,16 +21,20 @@ use std::{
     time::Duration,
 };
 
+/// Checkpoints that concern nobody else, wait for nothing, and have neither attributes nor errors.
+pub(crate) const QUIET: &str = batch!("begin" "commit_declare" "begin_transaction" "commit_heads" "commit_rows" "commit_ended"
+    "commit_answer" "commit");
+
 /// Checkpoints that concern nobody else, and wait for nothing.
-pub(crate) const QUIET: &str =
-    batch!("begin" "commit_declare" "begin_transaction" "commit_heads" "commit_rows" "commit_answer" "commit");
+pub(crate) const OWN: &str = batch!("begin" "commit_declare" "commit_extras_declare" "begin_transaction" "commit_heads" "commit_rows"
+    "commit_extras" "commit_ended" "commit_answer" "commit");
 
 /// Any checkpoints.
-pub(crate) const WHOLE: &str = batch!("begin" "commit_declare" "commit_more_declare" "events_declare" "create_declare" "messages_declare"
-    "events_read" "create_read" "messages_read" "commit_stripes" "begin_transaction" "lock_stripes" "commit_touch" "lock_headers" "end"
-    "commit_heads" "commit_rows" "commit_losers" "commit_waits" "commit_loose" "lock_stripes" "commit_loose_waits"
-    "if_creates" "create_write" "end" "if_events" "events_insert" "events_waits" "end" "match" "messages_write"
-    "commit_answer" "commit_wake" "events_wake" "commit");
+pub(crate) const WHOLE: &str = batch!("begin" "commit_declare" "commit_extras_declare" "commit_more_declare" "events_declare"
+    "create_declare" "messages_declare" "events_read" "create_read" "messages_read" "commit_stripes" "begin_transaction" "lock_stripes"
+    "commit_touch" "lock_headers" "end" "commit_heads" "commit_rows" "commit_extras" "commit_ended" "commit_losers" "commit_waits"
+    "commit_loose" "lock_stripes" "commit_loose_waits" "if_creates" "create_write" "end" "if_events" "events_insert" "events_waits"
+    "end" "match" "messages_write" "commit_answer" "commit_wake" "events_wake" "commit");
 
 /// The longest time that can be added to any time of the server's, in microseconds.
 const LONGEST: i64 = 8_000_000_000_000_000_000;
@@ -49,10 +53,12 @@ type ActivityRow<'a> = (usize, usize, SubscriptionId, PointerId, &'a str, Option
 /// The rows of a group, by table. The first number of most is the checkpoint's in the group.
 #[derive(Debug, Default, Serialize)]
 struct Group<'a> {
+    // These are parameters of their own.
+    #[serde(skip)]
     heads: Vec<HeadRow<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip)]
     data: Vec<(usize, &'a str)>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip)]
     pointers: Vec<PointerRow<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     attributes: Vec<AttributeRow<'a>>,
@@ -163,16 +169,21 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Whether the shorter text will do. One of two, so that the server keeps few plans.
-    fn is_quiet(&self) -> bool {
-        self.stripes.is_empty()
+    /// The shortest text that will do. One of three, so that the server keeps few plans.
+    fn text(&self) -> &'static str {
+        let is_own = self.stripes.is_empty()
             && self.applied.is_empty()
             && self.consumed.is_empty()
             && self.overs.is_empty()
             && self.activity_overs.is_empty()
             && self.activities.is_empty()
             && self.creates.is_empty()
-            && self.messages.is_empty()
+            && self.messages.is_empty();
+        match (is_own, self.attributes.is_empty() && self.errors.is_empty()) {
+            (true, true) => QUIET,
+            (true, false) => OWN,
+            (false, _) => WHOLE,
+        }
     }
 }
 
@@ -180,11 +191,16 @@ fn span_micros(span: Duration) -> i64 {
     i64::try_from(span.as_micros()).unwrap_or(LONGEST).min(LONGEST)
 }
 
-/// The request for a group, which has an instance once.
+/// The request for a group, which has an instance once, in ascending order: their rows are locked in that order.
 pub(crate) fn write(members: &[Arc<Checkpoint>]) -> Result<Request, Failure> {
     let group = Group::of(members)?;
-    let text = if group.is_quiet() { QUIET } else { WHOLE };
-    Ok(Request::new(text).with(serde_json::to_string(&group)?))
+    let (text, pointers) = (group.text(), i64::try_from(group.pointers.len()).unwrap_or(i64::MAX));
+    let request = Request::new(text)
+        .with(serde_json::to_string(&group.heads)?)
+        .with(serde_json::to_string(&group.data)?)
+        .with(serde_json::to_string(&group.pointers)?)
+        .with(pointers);
+    Ok(if text == QUIET { request } else { request.with(serde_json::to_string(&group)?) })
 }
 
 /// What became of each member.
@@ -221,7 +237,7 @@ pub(crate) fn written(members: &[Arc<Checkpoint>], rows: Vec<Columns>) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
-    use latchwork_core::store::{CheckpointId, HeaderUpdate, NewEvent, WorkflowStatus};
+    use latchwork_core::store::{AttributeValue, CheckpointId, HeaderUpdate, NewEvent, WorkflowStatus};
 
     fn checkpoint() -> Checkpoint {
         let header = HeaderUpdate { status: WorkflowStatus::Runnable, reason: None, due: Due::Never, fault_count: 0 };
@@ -229,11 +245,14 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_concerns_nobody_else_has_the_short_text() {
+    fn a_group_has_the_shortest_text_that_will_do() {
         let text = |checkpoint: Checkpoint| write(&[Arc::new(checkpoint)]).expect("a request").text;
-        let mut with_errors = checkpoint();
-        with_errors.header.due = Due::In(Duration::MAX);
-        assert_eq!(text(with_errors), QUIET);
+        let mut due_late = checkpoint();
+        due_late.header.due = Due::In(Duration::MAX);
+        assert_eq!(text(due_late), QUIET);
+        let mut with_attribute = checkpoint();
+        with_attribute.attributes = vec![("weight".to_owned(), AttributeValue::Number(1.5))];
+        assert_eq!(text(with_attribute), OWN);
         let mut with_event = checkpoint();
         with_event.events = vec![NewEvent::new("packed", "A-1")];
         assert_eq!(text(with_event), WHOLE);

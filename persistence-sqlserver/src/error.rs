@@ -3,6 +3,9 @@
 use latchwork_core::store::{StoreError, StoreErrorKind};
 use latchwork_sqlserver_client::SqlServerError;
 
+/// What a commit throws when another one came between its look at the fences and its write.
+const CAME_BETWEEN: u32 = 50_409;
+
 /// Why a request of the store failed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(crate) enum Failure {
@@ -28,9 +31,9 @@ impl Failure {
         Self::Corrupt(what.into())
     }
 
-    /// Two calls wrote the same key at the same moment; the next try finds it.
+    /// Two calls wrote the same row at the same moment; the next try finds it.
     pub(crate) fn is_duplicate(&self) -> bool {
-        matches!(self, Self::Server(error) if matches!(error.number(), Some(2601 | 2627)))
+        matches!(self, Self::Server(error) if matches!(error.number(), Some(2601 | 2627 | CAME_BETWEEN)))
     }
 
     /// Whether it would be the same for every other member of a group too.

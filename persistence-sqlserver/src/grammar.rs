@@ -13,6 +13,7 @@ const STATEMENTS: &[(&str, &str)] = &[
     ("activity::RELEASE", activity::RELEASE),
     ("activity::SUBMIT", activity::SUBMIT),
     ("checkpoint::QUIET", checkpoint::QUIET),
+    ("checkpoint::OWN", checkpoint::OWN),
     ("checkpoint::WHOLE", checkpoint::WHOLE),
     ("create::CREATE", create::CREATE),
     ("definition::DEFINE", definition::DEFINE),

@@ -150,20 +150,21 @@ impl Work for Checkpoints {
 
     async fn run(&self, server: &Server, items: &[Arc<Checkpoint>]) -> Result<Vec<CheckpointOutcome>, Failure> {
         // Checkpoints of different calls meet here, so that one instance can have several: each goes into a round of its own.
-        let mut rounds: Vec<(Vec<usize>, Vec<Arc<Checkpoint>>)> = Vec::new();
+        let mut rounds: Vec<Vec<(usize, Arc<Checkpoint>)>> = Vec::new();
         let mut seen: HashMap<&InstanceId, usize> = HashMap::new();
         for (at, checkpoint) in items.iter().enumerate() {
             let round = *seen.entry(&checkpoint.instance).and_modify(|round| *round += 1).or_default();
             if rounds.len() <= round {
                 rounds.push(Default::default());
             }
-            if let Some((places, members)) = rounds.get_mut(round) {
-                places.push(at);
-                members.push(checkpoint.clone());
+            if let Some(members) = rounds.get_mut(round) {
+                members.push((at, checkpoint.clone()));
             }
         }
         let mut answers = Vec::with_capacity(items.len());
-        for (places, members) in rounds {
+        for mut round in rounds {
+            round.sort_unstable_by(|(_, one), (_, other)| one.instance.cmp(&other.instance));
+            let (places, members): (Vec<usize>, Vec<Arc<Checkpoint>>) = round.into_iter().unzip();
             let rows = server.ask(checkpoint::write(&members)?).await?;
             answers.extend(places.into_iter().zip(checkpoint::written(&members, rows)?));
         }

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 pub(crate) const RUNNABLE: &str = batch!("begin" "runnable");
 
 /// The time of the server, in microseconds since 1970, UTC.
-pub(crate) const NOW: &str = "SELECT DATEDIFF_BIG(MICROSECOND, CAST('1970-01-01' AS datetime2(7)), SYSUTCDATETIME()) AS [now];";
+pub(crate) const NOW: &str = "SELECT DATEDIFF_BIG(MICROSECOND, '19700101', SYSUTCDATETIME()) AS [now];";
 
 /// How much there is.
 pub(crate) const STATISTICS: &str = batch!("begin" "statistics");

@@ -1,4 +1,4 @@
-DECLARE @now bigint = DATEDIFF_BIG(MICROSECOND, CAST('1970-01-01' AS datetime2(7)), SYSUTCDATETIME());
+DECLARE @now bigint = DATEDIFF_BIG(MICROSECOND, '19700101', SYSUTCDATETIME());
 DECLARE @token char(36) = @P2, @instance char(36), @id char(32);
 DECLARE @wanted TABLE ([name] nvarchar(200) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
 INSERT INTO @wanted ([name]) SELECT DISTINCT [name] COLLATE Latin1_General_100_BIN2 FROM OPENJSON(@P1) WITH ([name] nvarchar(4000) '$[0]');

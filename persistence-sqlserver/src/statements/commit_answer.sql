@@ -1,9 +1,8 @@
 -- By the primary keys.
 SELECT
-    0 AS [kind], h.[k], i.[revision], CASE WHEN w.[k] IS NOT NULL OR i.[writer] = h.[writer] THEN 1 ELSE 0 END AS [written],
+    0 AS [kind], h.[k], i.[revision], CASE WHEN h.[won] > 0 OR i.[writer] = h.[writer] THEN 1 ELSE 0 END AS [written],
     @now AS [now]
 FROM @head AS h
-LEFT JOIN @winner AS w ON w.[k] = h.[k]
 LEFT JOIN [latchwork].[instance] AS i ON i.[id] = h.[id];
 SELECT
     1 AS [kind], h.[k], m.[id], m.[control], m.[subscription], m.[slot], e.[id] AS [event], e.[name], e.[key], e.[time], e.[number],

@@ -1,7 +1,9 @@
-DECLARE @now bigint, @from int, @last int;
+-- @P1 heads, @P2 data, @P3 pointers and @P4 their number, @P5 all else.
+DECLARE @now bigint, @won int, @from int = 0;
 DECLARE @head TABLE (
-    [id] char(36) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY,
-    [k] int NOT NULL,
+    -- In the order of the ids.
+    [k] int NOT NULL PRIMARY KEY,
+    [id] char(36) COLLATE Latin1_General_100_BIN2 NOT NULL,
     [expected] bigint NOT NULL,
     [writer] varchar(60) COLLATE Latin1_General_100_BIN2 NOT NULL,
     [status] varchar(10) COLLATE Latin1_General_100_BIN2 NOT NULL,
@@ -10,42 +12,13 @@ DECLARE @head TABLE (
     [reason] nvarchar(max) COLLATE Latin1_General_100_BIN2 NULL,
     [keeps_due] bit NOT NULL,
     [due_in] bigint NULL,
-    [due_at] bigint NULL
+    [due_at] bigint NULL,
+    -- 1: is written; 2: is written and has ended.
+    [won] tinyint NOT NULL
 );
-DECLARE @won TABLE ([id] char(36) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
-DECLARE @winner TABLE (
-    [k] int NOT NULL PRIMARY KEY,
-    [id] char(36) COLLATE Latin1_General_100_BIN2 NOT NULL,
-    [ended] bit NOT NULL
-);
-DECLARE @pointer TABLE (
-    [at] int NOT NULL PRIMARY KEY,
-    [instance] char(36) COLLATE Latin1_General_100_BIN2 NOT NULL,
-    [sequence] bigint NOT NULL,
-    [open] bit NOT NULL,
-    [scope] char(32) COLLATE Latin1_General_100_BIN2 NULL,
-    [record] nvarchar(max) COLLATE Latin1_General_100_BIN2 NOT NULL,
-    [state] nvarchar(max) COLLATE Latin1_General_100_BIN2 NULL
-);
-DECLARE @attribute TABLE (
-    [instance] char(36) COLLATE Latin1_General_100_BIN2 NOT NULL,
-    [name] nvarchar(200) COLLATE Latin1_General_100_BIN2 NOT NULL,
-    [text] nvarchar(400) COLLATE Latin1_General_100_BIN2 NULL,
-    [number] float NULL,
-    [time] bigint NULL
-);
-DECLARE @heads nvarchar(max), @data nvarchar(max), @pointers nvarchar(max), @attributes nvarchar(max), @errors nvarchar(max);
-SELECT @heads = [heads], @data = [data], @pointers = [pointers], @attributes = [attributes], @errors = [errors]
+INSERT INTO @head ([k], [id], [expected], [writer], [status], [fault_count], [last_sequence], [reason], [keeps_due], [due_in], [due_at], [won])
+SELECT [k], [id], [expected], [writer], [status], [fault_count], [last_sequence], [reason], [keeps_due], [due_in], [due_at], 0
 FROM OPENJSON(@P1) WITH (
-    [heads] nvarchar(max) '$.heads' AS JSON,
-    [data] nvarchar(max) '$.data' AS JSON,
-    [pointers] nvarchar(max) '$.pointers' AS JSON,
-    [attributes] nvarchar(max) '$.attributes' AS JSON,
-    [errors] nvarchar(max) '$.errors' AS JSON
-);
-INSERT INTO @head ([k], [id], [expected], [writer], [status], [fault_count], [last_sequence], [reason], [keeps_due], [due_in], [due_at])
-SELECT [k], [id], [expected], [writer], [status], [fault_count], [last_sequence], [reason], [keeps_due], [due_in], [due_at]
-FROM OPENJSON(@heads) WITH (
     [k] int '$[0]',
     [id] char(36) '$[1]',
     [expected] bigint '$[2]',

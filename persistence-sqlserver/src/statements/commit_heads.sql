@@ -1,5 +1,11 @@
-SET @now = DATEDIFF_BIG(MICROSECOND, CAST('1970-01-01' AS datetime2(7)), SYSUTCDATETIME());
--- Who has the revision that was loaded wins; in ascending order, which the join keeps. By the primary key.
+SET @now = DATEDIFF_BIG(MICROSECOND, '19700101', SYSUTCDATETIME());
+-- Who has the revision that was loaded wins; locked in ascending order, which the join keeps. By the primary keys.
+UPDATE h
+SET [won] = CASE WHEN h.[status] IN ('complete', 'terminated') THEN 2 ELSE 1 END
+FROM @head AS h, [latchwork].[instance] AS i WITH (UPDLOCK, ROWLOCK)
+WHERE i.[id] = h.[id] AND i.[revision] = h.[expected] AND i.[status] IN ('runnable', 'suspended')
+OPTION (FORCE ORDER, LOOP JOIN);
+SET @won = @@ROWCOUNT;
 UPDATE i
 SET [revision] = i.[revision] + 1,
     [writer] = h.[writer],
@@ -14,11 +20,8 @@ SET [revision] = i.[revision] + 1,
     [last_sequence] = CASE WHEN h.[last_sequence] > i.[last_sequence] THEN h.[last_sequence] ELSE i.[last_sequence] END,
     [reason] = h.[reason],
     [ended] = CASE WHEN h.[status] IN ('complete', 'terminated') THEN @now END
-OUTPUT inserted.[id] INTO @won ([id])
 FROM @head AS h, [latchwork].[instance] AS i
-WHERE i.[id] = h.[id] AND i.[revision] = h.[expected] AND i.[status] IN ('runnable', 'suspended')
+WHERE h.[won] > 0 AND i.[id] = h.[id] AND i.[revision] = h.[expected] AND i.[status] IN ('runnable', 'suspended')
 OPTION (FORCE ORDER, LOOP JOIN);
-INSERT INTO @winner ([k], [id], [ended])
-SELECT h.[k], h.[id], CASE WHEN h.[status] IN ('complete', 'terminated') THEN 1 ELSE 0 END
-FROM @won AS w
-INNER JOIN @head AS h ON h.[id] = w.[id];
+-- Where a server does not heed UPDLOCK another may have come between: all is said again, and then finds it.
+IF @@ROWCOUNT <> @won THROW 50409, N'Another wrote one of these instances at the same moment.', 1;

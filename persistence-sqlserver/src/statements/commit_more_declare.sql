@@ -6,7 +6,7 @@ SELECT
     @stripes = [stripes], @applied = [applied], @consumed = [consumed], @overs = [overs], @waits = [waits],
     @activity_overs = [activity_overs], @activities = [activities], @events = [events], @creates = [creates],
     @create_attributes = [create_attributes], @messages = [messages]
-FROM OPENJSON(@P1) WITH (
+FROM OPENJSON(@P5) WITH (
     [stripes] nvarchar(max) '$.stripes' AS JSON,
     [applied] nvarchar(max) '$.applied' AS JSON,
     [consumed] nvarchar(max) '$.consumed' AS JSON,

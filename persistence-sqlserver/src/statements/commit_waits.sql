@@ -2,14 +2,14 @@
 IF @applied IS NOT NULL
     DELETE m
     OUTPUT deleted.[instance], deleted.[subscription] INTO @taken ([instance], [subscription])
-    FROM OPENJSON(@applied) WITH ([k] int '$[0]', [id] bigint '$[1]') AS r, @winner AS w, [latchwork].[inbox] AS m
-    WHERE w.[k] = r.[k] AND m.[instance] = w.[id] AND m.[id] = r.[id];
+    FROM OPENJSON(@applied) WITH ([k] int '$[0]', [id] bigint '$[1]') AS r, @head AS w, [latchwork].[inbox] AS m
+    WHERE w.[k] = r.[k] AND w.[won] > 0 AND m.[instance] = w.[id] AND m.[id] = r.[id];
 IF @consumed IS NOT NULL
 BEGIN
     INSERT INTO [latchwork].[consumed] ([instance], [slot], [event])
     SELECT DISTINCT w.[id], r.[slot] COLLATE Latin1_General_100_BIN2, r.[event]
     FROM OPENJSON(@consumed) WITH ([k] int '$[0]', [slot] nvarchar(4000) '$[1]', [event] char(36) '$[2]') AS r
-    INNER JOIN @winner AS w ON w.[k] = r.[k]
+    INNER JOIN @head AS w ON w.[k] = r.[k] AND w.[won] > 0
     WHERE NOT EXISTS (
         SELECT 1
         FROM [latchwork].[consumed] AS c
@@ -23,7 +23,7 @@ BEGIN
     INSERT INTO @over ([instance], [id])
     SELECT DISTINCT w.[id], r.[id]
     FROM OPENJSON(@overs) WITH ([k] int '$[0]', [id] char(32) '$[1]') AS r
-    INNER JOIN @winner AS w ON w.[k] = r.[k];
+    INNER JOIN @head AS w ON w.[k] = r.[k] AND w.[won] > 0;
     DELETE m
     OUTPUT deleted.[instance], deleted.[subscription] INTO @freed ([instance], [subscription])
     FROM @over AS o, [latchwork].[inbox] AS m
@@ -58,7 +58,7 @@ BEGIN
         [as_of] bigint '$[7]',
         [sequence] bigint '$[8]'
     ) AS r
-    INNER JOIN @winner AS w ON w.[k] = r.[k];
+    INNER JOIN @head AS w ON w.[k] = r.[k] AND w.[won] > 0;
     INSERT INTO [latchwork].[subscription] ([instance], [id], [pointer], [name], [key], [stripe], [slot], [as_of], [sequence])
     SELECT o.[instance], o.[id], o.[pointer], o.[name], o.[key], o.[stripe], o.[slot], o.[as_of], o.[sequence]
     FROM @opened AS o
@@ -74,7 +74,7 @@ END;
 IF @activity_overs IS NOT NULL
     DELETE a
     FROM OPENJSON(@activity_overs) WITH ([k] int '$[0]', [id] char(32) '$[1]') AS r
-    INNER JOIN @winner AS w ON w.[k] = r.[k]
+    INNER JOIN @head AS w ON w.[k] = r.[k] AND w.[won] > 0
     INNER JOIN [latchwork].[activity] AS a ON a.[instance] = w.[id] AND a.[id] = r.[id] COLLATE Latin1_General_100_BIN2;
 IF @activities IS NOT NULL
 BEGIN
@@ -88,7 +88,7 @@ BEGIN
         [name] nvarchar(4000) '$[4]',
         [parameters] nvarchar(max) '$[5]'
     ) AS r
-    INNER JOIN @winner AS w ON w.[k] = r.[k];
+    INNER JOIN @head AS w ON w.[k] = r.[k] AND w.[won] > 0;
     INSERT INTO [latchwork].[activity] ([instance], [id], [pointer], [name], [parameters], [free_at])
     SELECT n.[instance], n.[id], n.[pointer], n.[name], n.[parameters], 0
     FROM @activity AS n

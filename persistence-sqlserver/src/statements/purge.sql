@@ -1,4 +1,4 @@
-DECLARE @now bigint = DATEDIFF_BIG(MICROSECOND, CAST('1970-01-01' AS datetime2(7)), SYSUTCDATETIME());
+DECLARE @now bigint = DATEDIFF_BIG(MICROSECOND, '19700101', SYSUTCDATETIME());
 DECLARE @tombstones bigint = 0, @instances bigint = 0, @events bigint = 0, @more int = 0, @number smallint, @locked int, @found int;
 DECLARE @dead TABLE ([id] char(36) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);
 DECLARE @status TABLE ([status] varchar(10) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY);

@@ -1,4 +1,4 @@
-    SET @now = DATEDIFF_BIG(MICROSECOND, CAST('1970-01-01' AS datetime2(7)), SYSUTCDATETIME());
+    SET @now = DATEDIFF_BIG(MICROSECOND, '19700101', SYSUTCDATETIME());
     INSERT INTO [latchwork].[tombstone] ([id], [definition], [business_key], [status], [ended], [result], [deleted])
     SELECT
         i.[id], i.[definition], i.[business_key], i.[status], i.[ended], CASE WHEN DATALENGTH(d.[data]) <= 16384 THEN d.[data] END, @now

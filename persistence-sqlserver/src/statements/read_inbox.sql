@@ -1,4 +1,4 @@
-DECLARE @now bigint = DATEDIFF_BIG(MICROSECOND, CAST('1970-01-01' AS datetime2(7)), SYSUTCDATETIME());
+DECLARE @now bigint = DATEDIFF_BIG(MICROSECOND, '19700101', SYSUTCDATETIME());
 DECLARE @wanted TABLE ([id] char(36) COLLATE Latin1_General_100_BIN2 NOT NULL PRIMARY KEY, [k] int NOT NULL);
 INSERT INTO @wanted ([k], [id])
 SELECT MIN([k]), [id] FROM OPENJSON(@P1) WITH ([k] int '$[0]', [id] char(36) '$[1]') GROUP BY [id];

@@ -1,4 +1,4 @@
-DECLARE @now bigint = DATEDIFF_BIG(MICROSECOND, CAST('1970-01-01' AS datetime2(7)), SYSUTCDATETIME());
+DECLARE @now bigint = DATEDIFF_BIG(MICROSECOND, '19700101', SYSUTCDATETIME());
 DECLARE @until bigint = @now + @P2, @after char(36) = @P4;
 DECLARE @known TABLE (
     [definition] nvarchar(200) COLLATE Latin1_General_100_BIN2 NOT NULL,

@@ -1,4 +1,4 @@
-DECLARE @now bigint = DATEDIFF_BIG(MICROSECOND, CAST('1970-01-01' AS datetime2(7)), SYSUTCDATETIME());
+DECLARE @now bigint = DATEDIFF_BIG(MICROSECOND, '19700101', SYSUTCDATETIME());
 -- By indexes that hold all that is counted.
 SELECT 0 AS [kind], i.[status], COUNT_BIG(*) AS [count] FROM [latchwork].[instance] AS i GROUP BY i.[status];
 SELECT

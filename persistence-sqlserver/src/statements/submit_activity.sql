@@ -7,7 +7,7 @@ WHERE a.[token] = @token;
 SELECT @status = i.[status]
 FROM [latchwork].[instance] AS i WITH (UPDLOCK, ROWLOCK)
 WHERE i.[id] = @instance AND i.[status] IN ('runnable', 'suspended');
-SET @now = DATEDIFF_BIG(MICROSECOND, CAST('1970-01-01' AS datetime2(7)), SYSUTCDATETIME());
+SET @now = DATEDIFF_BIG(MICROSECOND, '19700101', SYSUTCDATETIME());
 IF @status IS NOT NULL
 BEGIN
     -- The claim ends, so that no other is given.

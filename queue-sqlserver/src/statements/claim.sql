@@ -1,4 +1,5 @@
--- Hands out hints, those that wait and are due, and those whose lease has ended; then says how long it is until the next is due.
+-- Hands out hints, those that wait and are due, and those whose lease has ended; then, unless there were as many as were asked for,
+-- says how long it is until the next is due.
 -- Found by queue_due alone, in order; written by queue_key. What others are writing is passed over. Where it is not (READPAST is a
 -- matter of speed) the second look at the due time decides, on the row as it is when it is written.
 -- @P1 queue, @P2 the most rows, @P3 the length of a lease, @P4 owner, @P5 claim.
@@ -17,9 +18,10 @@ WHERE [queue] = @queue AND [due] <= @now AND [instance] IN (
     WHERE q.[queue] = @queue AND q.[due] <= @now
     ORDER BY q.[due], q.[position]
 );
-SELECT (
-    SELECT TOP (1) q.[due] - @now
-    FROM [latchwork].[queue] AS q WITH (READPAST, ROWLOCK, INDEX (queue_due))
-    WHERE q.[queue] = @queue
-    ORDER BY q.[due]
-) AS [left];
+IF @@ROWCOUNT < @P2
+    SELECT (
+        SELECT TOP (1) q.[due] - @now
+        FROM [latchwork].[queue] AS q WITH (READPAST, ROWLOCK, INDEX (queue_due))
+        WHERE q.[queue] = @queue
+        ORDER BY q.[due]
+    ) AS [left];
