@@ -10,7 +10,12 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use latchwork::{WorkflowHostBuilder, persistence_sqlite::SqliteOptions, prelude::*, queue_sqlite::SqliteQueueOptions};
+use latchwork::{
+    WorkflowHostBuilder,
+    persistence_sqlite::{SqliteLeaseOptions, SqliteOptions},
+    prelude::*,
+    queue_sqlite::SqliteQueueOptions,
+};
 #[cfg(feature = "sqlserver")]
 use latchwork::{persistence_sqlserver::SqlServerLeaseOptions, queue_sqlserver::SqlServerQueueOptions};
 
@@ -18,7 +23,6 @@ use latchwork::{persistence_sqlserver::SqlServerLeaseOptions, queue_sqlserver::S
 const QUEUE_LEASE: Duration = Duration::from_millis(2_500);
 
 /// How often a node renews its lease of locks; a killed one's are free after twice this, so that the take-over is seen.
-#[cfg(feature = "sqlserver")]
 const LOCK_RENEWAL: Duration = Duration::from_secs(3);
 
 /// The URLs of SQL Server, when they are built in; else how to build them in.
@@ -61,7 +65,7 @@ impl ProviderUrl {
 
 impl fmt::Display for ProviderUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_path = matches!(&*self.scheme, "sqlite" | "file");
+        let is_path = matches!(&*self.scheme, "sqlite" | "sqlite-lease" | "file");
         write!(f, "{}:{}", self.scheme, if is_path { &self.rest } else { "..." })
     }
 }
@@ -146,6 +150,10 @@ fn use_queue(builder: WorkflowHostBuilder, url: &ProviderUrl) -> Result<Workflow
 fn use_lock(builder: WorkflowHostBuilder, url: &ProviderUrl) -> Result<WorkflowHostBuilder> {
     match url.scheme.as_str() {
         "file" => Ok(builder.use_file_locking(url.path()?)),
+        "sqlite-lease" => {
+            let options = SqliteLeaseOptions::new(SqliteOptions::new(url.path()?)).with_renewal_period(LOCK_RENEWAL);
+            Ok(builder.use_sqlite_lease_locking_with(options))
+        }
         #[cfg(feature = "sqlserver")]
         "sqlserver" => Ok(builder.use_sqlserver_locking(url.rest.as_str())),
         #[cfg(feature = "sqlserver")]
@@ -153,7 +161,7 @@ fn use_lock(builder: WorkflowHostBuilder, url: &ProviderUrl) -> Result<WorkflowH
             let options = SqlServerLeaseOptions::new(url.rest.as_str()).with_renewal_period(LOCK_RENEWAL);
             Ok(builder.use_sqlserver_lease_locking_with(options))
         }
-        _ => unknown("lock", url, &["file:FOLDER", SQLSERVER]),
+        _ => unknown("lock", url, &["file:FOLDER", "sqlite-lease:FILE", SQLSERVER]),
     }
 }
 

@@ -72,7 +72,7 @@ pub mod prelude {
     #[cfg(feature = "persistence-memory")]
     pub use latchwork_persistence_memory::UseMemoryPersistence;
     #[cfg(feature = "persistence-sqlite")]
-    pub use latchwork_persistence_sqlite::UseSqlitePersistence;
+    pub use latchwork_persistence_sqlite::{UseSqliteLeaseLocking, UseSqlitePersistence};
     #[cfg(feature = "persistence-sqlserver")]
     pub use latchwork_persistence_sqlserver::{UseSqlServerLeaseLocking, UseSqlServerPersistence};
     #[cfg(feature = "queue-local")]

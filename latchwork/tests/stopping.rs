@@ -212,6 +212,8 @@ on_each_store! {
         // With a body beside, which is dropped, and with none.
         for (away, beside) in [(Away::Hangs, false), (Away::Hangs, true), (Away::Fails, false), (Away::Fails, true), (Away::FailsLater, false)] {
             let node = world.node().with(|b| b.workflow(Sides).stop_grace(GRACE)).start().await;
+            // A first poll that met the new instance would take its hint for lost: a checkpoint would count that before any body began.
+            world.soon_until(async || node.health().poller.since_poll.is_some()).await;
             let left = beside.then(|| world.probe.hold("left"));
             let commits = || node.means.store.on(StoreCall::Commit);
             let gate = match away {

@@ -8,6 +8,7 @@ mod error;
 mod event;
 mod inbox;
 mod lanes;
+mod lease;
 mod load;
 mod matching;
 mod options;
@@ -23,5 +24,6 @@ mod sql;
 mod transaction;
 
 pub use latchwork_sqlite_client::{SqliteOptions, SqliteTransaction};
+pub use lease::{SqliteLeaseLocks, SqliteLeaseOptions, UseSqliteLeaseLocking};
 pub use options::UseSqlitePersistence;
 pub use provider::SqliteStore;

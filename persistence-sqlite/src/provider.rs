@@ -196,16 +196,13 @@ impl PersistenceProvider for SqliteStore {
             .with_transactional_steps()
             .with_exclusive_claim()
             .with_text_query()
+            .with_lease_lock()
     }
 
     async fn prepare(&self, mode: SchemaMode) -> Result<(), StoreError> {
         const ACTION: &str = "prepare the schema";
-        let mode = match mode {
-            SchemaMode::Migrate => latchwork_sqlite_client::SchemaMode::Migrate,
-            SchemaMode::CreateIfMissing => latchwork_sqlite_client::SchemaMode::CreateIfMissing,
-            SchemaMode::Verify => latchwork_sqlite_client::SchemaMode::Verify,
-        };
-        self.opened(ACTION)?.client.migrate(&self.schema, mode).await.map(|_| ()).map_err(self.failed(ACTION))
+        let migrated = self.opened(ACTION)?.client.migrate(&self.schema, schema::mode(mode)).await;
+        migrated.map(drop).map_err(self.failed(ACTION))
     }
 
     async fn claim_identity(&self, namespace: &str, lock_domain: &str, replace: bool) -> Result<IdentityOutcome, StoreError> {

@@ -4,9 +4,13 @@
 
 mod support;
 
-use latchwork_core::store::{InstanceQuery, PersistenceProvider, Revision, StoreErrorKind, WorkflowStatus};
+use latchwork_core::{
+    lock::{DistributedLockProvider, LockProviderExt, Loss, lease::LeaseOptions},
+    store::{InstanceQuery, PersistenceProvider, Revision, StoreErrorKind, WorkflowStatus},
+};
+use latchwork_persistence_sqlite::{SqliteLeaseLocks, SqliteLeaseOptions, SqliteOptions};
 use std::{
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::Arc,
@@ -216,4 +220,96 @@ async fn writer_in_a_small_file() {
         }
         assert!(round < 1_000, "the file must not grow for ever");
     }
+}
+
+/// Longest that a test waits: far more than it takes.
+const SOON: Duration = Duration::from_secs(90);
+
+/// Leases of 6 s.
+async fn leases(file: &Path, node: &str) -> SqliteLeaseLocks {
+    let lease = LeaseOptions::default().with_renewal_period(Duration::from_secs(1)).with_margin(Duration::from_secs(5));
+    let options = SqliteLeaseOptions::new(SqliteOptions::new(file)).with_lease(lease.with_node(node));
+    SqliteLeaseLocks::open(options).await.expect("the file opens")
+}
+
+#[tokio::test]
+async fn k49_leases_of_a_killed_process_are_taken_over_when_they_have_expired() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("orders.db");
+    let locks = leases(&path, "parent").await;
+    let mut child = spawn("holder_of_leases", &path);
+    assert_eq!(heard(&mut child).next().as_deref(), Some("holding"));
+    assert!(locks.try_lock("held-7").await.expect("asked").is_none());
+    child.kill().expect("killed");
+    child.wait().expect("it ends");
+    let first = locks.lock("held-7", SOON).await.expect("asked").expect("taken over");
+    // The others with it: one lease for all.
+    for number in (0..20).filter(|number| *number != 7) {
+        assert!(locks.try_lock(&format!("held-{number}")).await.expect("asked").is_some(), "{number}");
+    }
+    assert!(!first.is_lost());
+    locks.stop(SOON).await.expect("stopped");
+}
+
+#[tokio::test]
+#[ignore = "a process of `k49_leases_of_a_killed_process_are_taken_over_when_they_have_expired`"]
+async fn holder_of_leases() {
+    let Some(path) = child_file() else { return };
+    let locks = leases(&path, "child").await;
+    let mut held = Vec::new();
+    for number in 0..20 {
+        held.push(locks.try_lock(&format!("held-{number}")).await.expect("asked").expect("free"));
+    }
+    println!("{MARK}holding");
+    // Ends with its parent.
+    tokio::task::spawn_blocking(|| std::io::stdin().lines().next()).await.expect("read");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn k01_a_paused_holder_of_a_lease_learns_on_waking_and_what_it_writes_is_refused() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("orders.db");
+    let (store, locks) = (open_at(&path).await, leases(&path, "parent").await);
+    let id = create(&store, 1).await.remove(0);
+    let mut child = spawn("paused_holder", &path);
+    let mut says = heard(&mut child);
+    assert_eq!(says.next().as_deref(), Some("holding"));
+    let process = child.id().to_string();
+    let signal = |signal: &str| Command::new("kill").args([signal, &process]).status().expect("sent");
+    assert!(signal("-STOP").success());
+    let guard = locks.lock("paused", SOON).await.expect("asked").expect("taken over");
+    committed(&support::commit(&store, checkpoint(&id, Revision::FIRST)).await);
+    writeln!(child.stdin.as_mut().expect("its input"), "go on").expect("told");
+    assert!(signal("-CONT").success());
+    assert_eq!(says.collect::<Vec<_>>(), ["lost", "LeaseExpired", "refused", "of another"]);
+    assert!(child.wait().expect("it ends").success() && !guard.is_lost());
+    locks.stop(SOON).await.expect("stopped");
+    store.stop(SOON).await.expect("stopped");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+#[ignore = "a process of `k01_a_paused_holder_of_a_lease_learns_on_waking_and_what_it_writes_is_refused`"]
+async fn paused_holder() {
+    use latchwork_core::store::CheckpointOutcome;
+    let Some(path) = child_file() else { return };
+    let (store, locks) = (open_at(&path).await, leases(&path, "child").await);
+    let guard = locks.try_lock("paused").await.expect("asked").expect("free");
+    let id = store.find(&InstanceQuery::new()).await.expect("found").items.remove(0).header.id;
+    println!("{MARK}holding");
+    // This thread is stopped in here, with all others.
+    std::io::stdin().lines().next();
+    println!("{MARK}{}", if guard.is_lost() { "lost" } else { "held" });
+    let loss: Loss = guard.lost().await;
+    println!("{MARK}{loss:?}");
+    let mut late = checkpoint(&id, Revision::FIRST);
+    late.id.burst = 2;
+    let answer = support::commit(&store, late).await;
+    println!("{MARK}{}", if matches!(answer, CheckpointOutcome::Refused { .. }) { "refused" } else { "written" });
+    guard.release().await.expect("harmless");
+    let again = locks.try_lock("paused").await.expect("asked");
+    println!("{MARK}{}", if again.is_none() { "of another" } else { "stolen" });
+    locks.stop(SOON).await.expect("stopped");
+    store.stop(SOON).await.expect("stopped");
 }

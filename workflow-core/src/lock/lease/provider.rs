@@ -5,7 +5,6 @@ use super::{
     table::LeaseTable,
 };
 use crate::{
-    Scope,
     lock::{
         Attempt, DistributedLockProvider, HeldNames, LockCapabilities, LockError, LockGuard, LockMode, LockRequest,
         LossDetection, Turn,
@@ -81,7 +80,7 @@ impl LeaseLocks {
 impl DistributedLockProvider for LeaseLocks {
     fn capabilities(&self) -> LockCapabilities {
         let loss = LossDetection::Lease(self.keeper.options.lease());
-        LockCapabilities::new(Scope::Cluster, loss, self.keeper.table.domain())
+        LockCapabilities::new(self.keeper.table.scope(), loss, self.keeper.table.domain())
             .with_fencing()
             .with_longest_key(self.keeper.table.longest_key())
     }

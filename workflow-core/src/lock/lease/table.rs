@@ -1,4 +1,7 @@
-use crate::lock::{Failure, KeyLimit};
+use crate::{
+    Scope,
+    lock::{Failure, KeyLimit},
+};
 use async_trait::async_trait;
 use std::{fmt, sync::Arc, time::Duration};
 use uuid::Uuid;
@@ -91,6 +94,11 @@ pub trait LeaseTable: fmt::Debug + Send + Sync + 'static {
 
     /// Names the lock service as all its users see it; see [`LockCapabilities`](crate::lock::LockCapabilities).
     fn domain(&self) -> String;
+
+    /// How far its locks reach. A cluster, unless the table says otherwise.
+    fn scope(&self) -> Scope {
+        Scope::Cluster
+    }
 
     /// The longest name that the table keeps.
     fn longest_key(&self) -> KeyLimit;
